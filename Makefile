@@ -1,0 +1,46 @@
+# The product, its tests and its tools are pure Go: one build cache for all of them, and no C compiler but for -race.
+export CGO_ENABLED := 0
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help dev gen check-gen fmt test test-race lint bench fuzz postgres check
+
+PKG ?= ./...
+FUZZTIME ?= 10s
+# Where goroutines share memory: leaders and followers, the shared commit, and the server that drives them.
+RACED := ./internal/postgres ./internal/idempotency/... ./internal/httpapi/...
+
+help: ## Lists these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+dev: postgres ## Runs everything on an own PostgreSQL, with keys and a curl to paste; ARGS="--listen …"
+	go run ./cmd/orderonce dev $(ARGS)
+
+gen: ## Generates the Go code of openapi.yaml and sql/queries
+	scripts/gen.sh
+
+check-gen: ## Fails where the committed code is not what gen makes
+	scripts/check-gen.sh
+
+fmt: ## Formats the Go code
+	go tool -modfile=tools/go.mod golangci-lint fmt
+
+test: postgres ## Runs the tests; PKG=./internal/orders/... narrows them, ARGS="-run TestPlace -v" too
+	go test -timeout=15m $(ARGS) $(PKG)
+
+test-race: postgres ## Runs the tests under the race detector, which needs a C compiler
+	CGO_ENABLED=1 go test -race -timeout=15m $(ARGS) $(PKG)
+
+lint: ## Checks format, habits, the floors and the SQL
+	scripts/lint.sh
+
+bench: postgres ## Measures the server against pgbench on this machine
+	go run ./test/bench $(ARGS)
+
+fuzz: postgres ## Fuzzes each fuzz target for FUZZTIME (10s)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(PKG)
+
+postgres: ## Installs a PostgreSQL where there is none
+	@scripts/postgres.sh
+
+check: lint check-gen test ## All that must hold before a commit lands; what .ci/run runs
+	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS=

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"orderonce/internal/httpapi"
+	"orderonce/internal/idempotency"
+	"orderonce/internal/postgres"
+)
+
+// app is a server with all that it stands on, ready to listen.
+type app struct {
+	config config
+	log    *slog.Logger
+	db     *postgres.DB
+	server *httpapi.Server
+}
+
+func newLogger(cmd *cobra.Command, c config) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: c.LogLevel}))
+}
+
+func openDB(ctx context.Context, c config) (*postgres.DB, error) {
+	if c.DatabaseURL == "" {
+		return nil, errors.New("database-url: must be set, as a flag or as ORDERONCE_DATABASE_URL")
+	}
+	return postgres.Open(ctx, postgres.Config{
+		URL: c.DatabaseURL, MaxConns: c.MaxConnections, Acquire: c.Acquire, Statement: c.Statement,
+		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit,
+	})
+}
+
+func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
+	db, err := openDB(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	server, err := httpapi.New(
+		httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request}, db, idempotency.New(db, c.Unit), log,
+	)
+	if err == nil {
+		err = errors.Join(nested([]bound{
+			{"the longest x-idempotency wait in openapi.yaml", server.LongestWait()}, {"statement-timeout", c.Statement},
+		})...)
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &app{config: c, log: log, db: db, server: server}, nil
+}
+
+// ready is what --ready-file holds.
+type ready struct {
+	BaseURL     string            `json:"base_url"`
+	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
+	PIDs        map[string]int    `json:"pids"`
+	Keys        map[string]string `json:"keys,omitempty"` // in dev; an API key for each demo tenant
+}
+
+// run answers requests until ctx ends or failed does, and then stops in order: readiness turns false, new traffic
+// gets time to go elsewhere, the requests under way end, the pool closes.
+func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(baseURL string) error) error {
+	defer a.db.Close()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      a.config.Request + 5*time.Second, // room to write the answer of a request that used its time
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if err := started("http://" + listener.Addr().String()); err != nil {
+		return errors.Join(err, server.Close(), <-served)
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-failed:
+		return errors.Join(server.Close(), ignoreClosed(<-served))
+	case <-ctx.Done():
+	}
+	a.log.Info("stopping", "drain_delay", a.config.DrainDelay.String())
+	a.server.Drain()
+	drained := time.NewTimer(a.config.DrainDelay)
+	defer drained.Stop()
+	<-drained.C
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.StopTimeout)
+	defer cancel()
+	if err := server.Shutdown(stopping); err != nil {
+		return errors.Join(fmt.Errorf("requests still under way after %s: %w", a.config.StopTimeout, err), server.Close())
+	}
+	return ignoreClosed(<-served)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// writeReady writes the file whole or not at all, for the reader waits for its appearance. Keys are in it: only the
+// owner may read it.
+func writeReady(path string, r ready) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".ready-*")
+	if err != nil {
+		return fmt.Errorf("ready-file: %w", err)
+	}
+	_, err = temp.Write(append(text, '\n'))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("ready-file: %w", errors.Join(err, os.Remove(temp.Name())))
+	}
+	return nil
+}

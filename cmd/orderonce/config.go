@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const envPrefix = "ORDERONCE_"
+
+// setting is one thing that can be configured. Its name is the flag's; the variable and the line of the file
+// follow from it.
+type setting struct{ name, value, help string }
+
+// settings is the one list of what a server can be told.
+var settings = []setting{
+	{"database-url", "", "PostgreSQL connection string"},
+	{"listen", "127.0.0.1:8080", "address to listen on"},
+	{"ready-file", "", "file to write JSON to once requests are answered: base_url, pids and, in dev, keys"},
+	{"log-level", "info", "debug, info, warn or error"},
+	{"max-connections", "16", "connections to the database at most"},
+	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
+	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
+	{"idle-in-transaction-timeout", "8s", "PostgreSQL's idle_in_transaction_session_timeout"},
+	{"unit-deadline", "10s", "a keyed request from its first claim to its answer, whatever the client does"},
+	{"request-timeout", "15s", "one request from its head to its answer"},
+	{"body-timeout", "10s", "wait for a request's body before 408"},
+	{"max-body", "262144", "bytes of a request's body before 413"},
+	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
+	{"stop-timeout", "20s", "time for the requests under way when stopping"},
+}
+
+// config is the settings, checked.
+type config struct {
+	DatabaseURL                                  string
+	Listen                                       string
+	ReadyFile                                    string
+	LogLevel                                     slog.Level
+	MaxConnections                               int32
+	Acquire, Statement, IdleInTransaction        time.Duration
+	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
+	MaxBody                                      int64
+}
+
+// addSettings gives a command the flags of these settings, of all where none is named.
+func addSettings(cmd *cobra.Command, names ...string) {
+	for _, s := range settings {
+		if len(names) == 0 || slices.Contains(names, s.name) {
+			cmd.Flags().String(s.name, s.value, s.help)
+		}
+	}
+	cmd.Flags().String("config", "", "YAML file of settings")
+}
+
+// loadSettings merges defaults, file, environment and flags, later ones winning.
+func loadSettings(flags *pflag.FlagSet) (*koanf.Koanf, error) {
+	k := koanf.New(".")
+	if path, _ := flags.GetString("config"); path != "" {
+		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		var unknown []error
+		for _, name := range k.Keys() {
+			if !isSetting(name) {
+				unknown = append(unknown, fmt.Errorf("%s: there is no setting %q", path, name))
+			}
+		}
+		if err := errors.Join(unknown...); err != nil {
+			return nil, err
+		}
+	}
+	fromEnv := env.Provider(".", env.Opt{Prefix: envPrefix, EnvironFunc: os.Environ, TransformFunc: func(name, value string) (string, any) {
+		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
+		if !isSetting(name) {
+			return "", nil // another program's, such as the tests' own
+		}
+		return name, value
+	}})
+	if err := k.Load(fromEnv, nil); err != nil {
+		return nil, err
+	}
+	// A flag that was not given brings its command's default where nothing else has spoken.
+	if err := k.Load(posflag.Provider(flags, ".", k), nil); err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		if !k.Exists(s.name) {
+			_ = k.Set(s.name, s.value) // a map in memory takes any key
+		}
+	}
+	return k, nil
+}
+
+func isSetting(name string) bool {
+	return slices.ContainsFunc(settings, func(s setting) bool { return s.name == name })
+}
+
+// loadConfig reads and checks the settings; its error joins all that is wrong with them.
+func loadConfig(flags *pflag.FlagSet) (config, error) {
+	k, err := loadSettings(flags)
+	if err != nil {
+		return config{}, err
+	}
+	var wrong []error
+	fail := func(name string, err error) {
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	duration := func(name string) time.Duration {
+		d, err := time.ParseDuration(k.String(name))
+		if err == nil && d < 0 {
+			err = errors.New("must not be negative")
+		}
+		fail(name, err)
+		return d
+	}
+	count := func(name string, bits int) int64 {
+		n, err := strconv.ParseInt(k.String(name), 10, bits)
+		if err == nil && n < 1 {
+			err = errors.New("must be at least 1")
+		}
+		fail(name, err)
+		return n
+	}
+	c := config{
+		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
+		MaxConnections: int32(count("max-connections", 32)), MaxBody: count("max-body", 64),
+		Acquire: duration("acquire-timeout"), Statement: duration("statement-timeout"),
+		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
+		Request: duration("request-timeout"), Body: duration("body-timeout"),
+		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),
+	}
+	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
+	wrong = append(wrong, nested([]bound{
+		{"acquire-timeout", c.Acquire}, {"statement-timeout", c.Statement},
+		{"idle-in-transaction-timeout", c.IdleInTransaction}, {"unit-deadline", c.Unit}, {"request-timeout", c.Request},
+	})...)
+	wrong = append(wrong, nested([]bound{{"body-timeout", c.Body}, {"request-timeout", c.Request}})...)
+	return c, errors.Join(wrong...)
+}
+
+type bound struct {
+	name string
+	time time.Duration
+}
+
+// nested wants each bound to be shorter than the one outside it: an outer bound that fires first would hide which
+// wait was too long, and leave the inner one holding what the outer one gave up.
+func nested(bounds []bound) (wrong []error) {
+	for i := 1; i < len(bounds); i++ {
+		inner, outer := bounds[i-1], bounds[i]
+		if inner.time >= outer.time {
+			wrong = append(wrong, fmt.Errorf("%s (%s) must be shorter than %s (%s)", inner.name, inner.time, outer.name, outer.time))
+		}
+	}
+	return wrong
+}
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the settings"}
+	show := &cobra.Command{
+		Use:   "print",
+		Short: "Print every setting as a YAML file, secrets left out",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k, err := loadSettings(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			for _, s := range settings {
+				value := k.String(s.name)
+				if s.name == "database-url" {
+					value = redacted(value)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s: %q\n", s.help, s.name, value)
+			}
+			_, err = loadConfig(cmd.Flags())
+			return err
+		},
+	}
+	addSettings(show)
+	cmd.AddCommand(show)
+	return cmd
+}
+
+// redacted is a connection string without its password. One that is no URL may hold it anywhere.
+func redacted(connection string) string {
+	if connection == "" {
+		return ""
+	}
+	u, err := url.Parse(connection)
+	if err != nil || u.Scheme == "" {
+		return "(set)"
+	}
+	query := u.Query()
+	if query.Has("password") {
+		query.Set("password", "xxxxx")
+		u.RawQuery = query.Encode()
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"orderonce/internal/orders"
+	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/localpg"
+)
+
+func devCommand() *cobra.Command {
+	var data, drop string
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything in one process, on an own PostgreSQL",
+		Long: `Dev starts a PostgreSQL of its own (or takes --database-url), migrates it, makes two demo tenants (acme and
+globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), and prints a curl to paste.
+
+Its data stay in --data over restarts and kill -9. With --drop-responses 30% that share of the answers to changing
+requests is cut after the commit, as a bad network would: the retry gets the first answer.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			share, err := parseShare(drop)
+			if err != nil {
+				return fmt.Errorf("drop-responses: %w", err)
+			}
+			return dev(cmd, c, data, share)
+		},
+	}
+	addSettings(cmd)
+	for name, value := range map[string]string{"drain-delay": "0s", "log-level": "warn"} {
+		flag := cmd.Flags().Lookup(name)
+		flag.DefValue = value
+		_ = flag.Value.Set(value) // any string will do
+	}
+	cmd.Flags().StringVar(&data, "data", "", "directory of the own PostgreSQL (default: below the user's cache directory)")
+	cmd.Flags().StringVar(&drop, "drop-responses", "0%", "share of the changing requests whose answer is cut")
+	return cmd
+}
+
+func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
+	ctx := cmd.Context()
+	log := newLogger(cmd, c)
+	pids := map[string]int{"server": os.Getpid()}
+	var failed <-chan struct{}
+	if c.DatabaseURL == "" {
+		own, err := startPostgres(ctx, data, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, own.Err(), stopPostgres(ctx, own)) }()
+		c.DatabaseURL, failed, pids["postgres"] = own.URL(localpg.Database), own.Done(), own.PID()
+	}
+	if err := postgres.MigrateUp(ctx, c.DatabaseURL); err != nil {
+		return err
+	}
+	a, err := newApp(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	keys, err := seed(ctx, a.db)
+	if err != nil {
+		a.db.Close()
+		return fmt.Errorf("make the demo tenants: %w", err)
+	}
+	return a.run(ctx, dropResponses(a.server, drop), failed, func(baseURL string) error {
+		printWelcome(cmd.OutOrStdout(), baseURL, c.DatabaseURL, keys, drop)
+		return writeReady(c.ReadyFile, ready{BaseURL: baseURL, DatabaseURL: c.DatabaseURL, PIDs: pids, Keys: keys})
+	})
+}
+
+func startPostgres(ctx context.Context, data string, log *slog.Logger) (*localpg.Server, error) {
+	own, err := localpg.Start(ctx, localpg.Options{Dir: data, Restart: true, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return own, nil
+}
+
+func stopPostgres(ctx context.Context, own *localpg.Server) error {
+	stopping, cancel := postgres.Detach(ctx, 10*time.Second)
+	defer cancel()
+	return own.Stop(stopping)
+}
+
+// keyLifetime is how long a printed demo key works; each start prints new ones for the same principals.
+const keyLifetime = 7 * 24 * time.Hour
+
+// seed makes the demo tenants; what is there already stays.
+func seed(ctx context.Context, db *postgres.DB) (keys map[string]string, err error) {
+	keys = map[string]string{}
+	for _, name := range []string{"acme", "globex"} {
+		key, tenant, err := mintKey(ctx, db, name, "shop", []string{"orders:create", "orders:read"}, time.Now().Add(keyLifetime))
+		if err != nil {
+			return nil, err
+		}
+		keys[name] = key
+		begin := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		coupons := []orders.Coupon{
+			{TenantID: tenant, Code: "WELCOME10", Percent: 10, ValidFrom: begin, ValidUntil: begin.AddDate(100, 0, 0)},
+			{TenantID: tenant, Code: "EXPIRED10", Percent: 10, ValidFrom: begin, ValidUntil: begin.AddDate(1, 0, 0)},
+		}
+		err = db.InTx(ctx, postgres.Unit{LockTimeout: adminLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
+			for _, c := range coupons {
+				if err := orders.PutCoupon(ctx, tx, c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// dropResponses lets a share of the changing requests be done and then cuts their connection before the first byte
+// of the answer.
+func dropResponses(next http.Handler, share float64) http.Handler {
+	if share == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || !drawn(share) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(unheard{w}, r)
+		panic(http.ErrAbortHandler)
+	})
+}

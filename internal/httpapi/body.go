@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"orderonce/internal/fault"
+)
+
+// maxDepth bounds how deep a document may nest. The contract's deepest has 3 levels.
+const maxDepth = 16
+
+// readBody takes a request's whole JSON body, at most limit bytes of it and for at most patience. It returns
+// fault.UnsupportedMediaType, fault.BodyTooLarge, fault.RequestTimeout or fault.InvalidRequest.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration) ([]byte, error) {
+	if err := checkMediaType(r.Header); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("bound the body's time: %w", err)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close") // what is left of the body would be read as the next request
+		return nil, fault.New(fault.RequestTimeout, fmt.Sprintf("The body did not arrive within %s.", patience))
+	case err != nil:
+		return nil, fault.New(fault.InvalidRequest, "The body ended early.")
+	}
+	// The server watches the connection while the request is answered; this deadline would cancel it.
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("end the body's time: %w", err)
+	}
+	return body, nil
+}
+
+func checkMediaType(h http.Header) error {
+	unsupported := fault.New(fault.UnsupportedMediaType, "The body must be application/json in UTF-8, and not compressed.")
+	if encoding := h.Values("Content-Encoding"); len(encoding) > 0 && (len(encoding) > 1 || encoding[0] != "identity") {
+		return unsupported
+	}
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return unsupported
+	}
+	if types[0] == "application/json" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" {
+		return unsupported
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return unsupported
+		}
+	}
+	return nil
+}
+
+func tooLarge(limit int64) error {
+	return fault.New(fault.BodyTooLarge, fmt.Sprintf("The body may have %d bytes at most.", limit))
+}
+
+// decode reads one JSON document as map[string]any, []any, string, int64, bool and nil. It refuses, with the place
+// as fault.InvalidRequest, what JSON readers disagree about: duplicate members, invalid UTF-8 and lone surrogates, NUL
+// in strings, numbers that are no int64 as written, trailing bytes, and deep nesting.
+func decode(document []byte) (any, error) {
+	if len(bytes.TrimSpace(document)) == 0 {
+		return nil, fault.New(fault.InvalidRequest, "The body is empty.")
+	}
+	d := decoder{jsontext.NewDecoder(bytes.NewReader(document))}
+	value, err := d.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.in.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.InvalidRequest, "There is something after the JSON document.")
+	}
+	return value, nil
+}
+
+type decoder struct{ in *jsontext.Decoder }
+
+func (d decoder) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, d.refuse("is nested too deeply")
+	}
+	t, err := d.in.ReadToken()
+	if err != nil {
+		return nil, d.broken(err)
+	}
+	switch t.Kind() {
+	case '{':
+		return d.object(depth)
+	case '[':
+		return d.array(depth)
+	case '"':
+		return d.text(t.String())
+	case '0':
+		return d.integer(t.String())
+	case 't', 'f':
+		return t.Bool(), nil
+	default: // null: a document that ends here fails when its token is read
+		return nil, nil
+	}
+}
+
+func (d decoder) object(depth int) (any, error) {
+	members := map[string]any{}
+	for d.in.PeekKind() != '}' {
+		t, err := d.in.ReadToken()
+		if err != nil {
+			return nil, d.broken(err)
+		}
+		name := t.String()
+		if _, err := d.text(name); err != nil {
+			return nil, err
+		}
+		if members[name], err = d.value(depth + 1); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.in.ReadToken()
+	return members, d.broken(err)
+}
+
+func (d decoder) array(depth int) (any, error) {
+	items := []any{}
+	for d.in.PeekKind() != ']' {
+		item, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	_, err := d.in.ReadToken()
+	return items, d.broken(err)
+}
+
+func (d decoder) text(s string) (any, error) {
+	if strings.ContainsRune(s, 0) {
+		return nil, d.refuse("contains NUL")
+	}
+	return s, nil
+}
+
+func (d decoder) integer(literal string) (any, error) {
+	n, err := strconv.ParseInt(literal, 10, 64)
+	if err != nil || literal == "-0" {
+		return nil, d.refuse("is not written as a 64-bit integer")
+	}
+	return n, nil
+}
+
+func (d decoder) refuse(reason string) error {
+	return &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
+		Pointer: string(d.in.StackPointer()), Reason: reason,
+	}}}
+}
+
+// broken explains a syntax error by its place, in words of ours: the library's quote the document.
+func (d decoder) broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	var syntax *jsontext.SyntacticError
+	if !errors.As(err, &syntax) {
+		return fault.New(fault.InvalidRequest, "The JSON document ends early.")
+	}
+	reason := fmt.Sprintf("is broken JSON at byte %d", syntax.ByteOffset)
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		reason = "is there twice"
+	}
+	return &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
+		Pointer: string(syntax.JSONPointer), Reason: reason,
+	}}}
+}
+
+// encode writes a decoded document again, once defaults were put into it.
+func encode(document any) ([]byte, error) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("encode the body with its defaults: %w", err)
+	}
+	return body, nil
+}

@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/idempotency"
+	"orderonce/internal/identity"
+)
+
+const keyHeader = "Idempotency-Key"
+
+// call is what the door found out about a request.
+type call struct {
+	operation  *operation // nil where no operation matched
+	requestID  string
+	credential string // as shown; never logged
+	principal  identity.Principal
+	recalled   bool // the principal is remembered, not confirmed yet
+	key        idempotency.Key
+	apiVersion string
+	parameters *idempotency.Parameters
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// door lets a request in to its handler once it is known who asks, that they may, and that the request is what the
+// contract says, in this order. What fails here has consumed nothing.
+func (s *Server) door(o *operation, next http.Handler) http.Handler {
+	return s.call(o, func(w http.ResponseWriter, r *http.Request, c *call) error {
+		r, err := s.admit(w, r, c)
+		if err != nil {
+			return err
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// call gives a request its id and its deadline, and turns an error or a panic into a problem.
+func (s *Server) call(o *operation, serve func(http.ResponseWriter, *http.Request, *call) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{operation: o, requestID: newRequestID()}
+		w.Header().Set("X-Request-Id", c.requestID)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), s.config.Request)
+		defer cancel()
+		r = r.WithContext(ctx)
+		defer func() {
+			bug := recover()
+			if bug == http.ErrAbortHandler { //nolint:errorlint // net/http panics with this very value
+				panic(bug)
+			}
+			if bug != nil {
+				s.refuse(w, r, fmt.Errorf("panic: %v\n%s", bug, debug.Stack()))
+			}
+		}()
+		if err := serve(w, r, c); err != nil {
+			s.refuse(w, r, err)
+		}
+	})
+}
+
+func newRequestID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil.String() // the system has no random numbers: nothing else will work either
+	}
+	return id.String()
+}
+
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.Request, error) {
+	o := c.operation
+	if o.scope != "" {
+		if err := s.identify(r, c); err != nil {
+			return nil, err
+		}
+	}
+	if o.policy != nil {
+		var err error
+		if c.key, err = idempotency.ParseKey(r.Header.Values(keyHeader)); err != nil {
+			return nil, err
+		}
+	}
+	var document any
+	var body []byte
+	if o.body != nil {
+		var err error
+		if body, err = readBody(w, r, s.config.MaxBody, s.config.BodyRead); err != nil {
+			return nil, err
+		}
+		if document, err = decode(body); err != nil {
+			return nil, err
+		}
+	}
+	c.parameters = &idempotency.Parameters{}
+	path, query, err := o.validateParameters(r)
+	if err != nil {
+		return nil, err
+	}
+	c.parameters.Path(path)
+	c.parameters.Query(query)
+	if o.body != nil {
+		if body, err = s.admitBody(c, document, body); err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.ContentLength = int64(len(body))
+	}
+	c.apiVersion = r.Header.Get("API-Version")
+	if c.apiVersion == "" {
+		c.apiVersion = s.spec.doc.Info.Version
+	}
+	return r, nil
+}
+
+// admitBody returns the bytes that the generated handler decodes: those that came, or with the defaults put in.
+func (s *Server) admitBody(c *call, document any, body []byte) ([]byte, error) {
+	defaulted, err := c.operation.validateBody(document)
+	if err != nil {
+		return nil, err
+	}
+	if defaulted {
+		if body, err = encode(document); err != nil {
+			return nil, err
+		}
+	}
+	if members, ok := document.(map[string]any); ok {
+		for _, name := range c.operation.transport {
+			delete(members, name)
+		}
+	}
+	return body, c.parameters.Body(document)
+}
+
+// identify tells who asks and whether they may. For a keyed operation a remembered principal will do at first: the
+// unit of work confirms it in its own round trip, and whatever is refused before that is confirmed by confirm.
+func (s *Server) identify(r *http.Request, c *call) error {
+	values := r.Header.Values("Authorization")
+	scheme, credential, _ := strings.Cut(strings.Join(values, ","), " ")
+	if len(values) != 1 || !strings.EqualFold(scheme, "bearer") {
+		return fault.New(fault.Unauthenticated, "Send one API key, as Authorization: Bearer ….")
+	}
+	c.credential = credential
+	if c.operation.policy != nil {
+		if c.principal, c.recalled = s.keyring.Recall(credential); c.recalled {
+			return c.principal.Authorise(c.operation.scope)
+		}
+	}
+	return s.authenticate(r.Context(), c)
+}
+
+// authenticate asks the database of now.
+func (s *Server) authenticate(ctx context.Context, c *call) error {
+	var err error
+	if c.principal, err = s.keyring.Authenticate(ctx, c.credential); err != nil {
+		return err
+	}
+	c.recalled = false
+	return c.principal.Authorise(c.operation.scope)
+}

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/idempotency"
+	"orderonce/internal/identity"
+	"orderonce/internal/postgres"
+)
+
+// This file is the only bridge between handlers and the idempotency protocol. A keyed operation's handler calls once
+// and has a Visit method on stored below; nothing else of the protocol reaches it.
+
+// reply is what a keyed operation answers: the generated response, by its Visit method, and what it made or changed.
+type reply struct {
+	visit    func(http.ResponseWriter) error
+	resource idempotency.Resource
+}
+
+// once runs work under the request's idempotency key and answers with the first outcome of that key. Work may run
+// several times before one commit, so it must touch nothing outside tx. A rejection among its errors is stored like a
+// success; any other error stores nothing.
+func (s *Server) once(ctx context.Context, work func(context.Context, *postgres.Tx) (reply, error)) (stored, error) {
+	c := callOf(ctx)
+	policy := *c.operation.policy
+	request := idempotency.Request{
+		Scope:      policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, c.key),
+		Policy:     policy,
+		APIVersion: c.apiVersion,
+		Parameters: c.parameters,
+		Before:     []postgres.Staged{c.principal.Confirm(c.operation.scope)},
+	}
+	outcome, err := s.keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
+		r, err := work(ctx, tx)
+		if fault.KindOf(err).Rejection() {
+			status, header, body := renderProblem(c, err)
+			return idempotency.Answer{Status: status, Header: businessHeader(header), Body: body, Rejected: true}, nil
+		}
+		if err != nil {
+			return idempotency.Answer{}, err
+		}
+		return record(r)
+	})
+	if refused := (*postgres.Refused)(nil); errors.As(err, &refused) && refused.By == identity.Credential {
+		err = s.denied(ctx, c)
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	return stored{outcome}, nil
+}
+
+// denied explains why the unit did not confirm the credential.
+func (s *Server) denied(ctx context.Context, c *call) error {
+	if err := s.authenticate(ctx, c); err != nil {
+		return err
+	}
+	// Given back between the two looks: the next try will see it.
+	return &fault.Error{Kind: fault.Busy, RetryAfter: drained}
+}
+
+// record visits the generated response and keeps what it wrote.
+func record(r reply) (idempotency.Answer, error) {
+	rec := recorder{header: http.Header{}}
+	if err := r.visit(&rec); err != nil {
+		return idempotency.Answer{}, fmt.Errorf("encode the answer: %w", err)
+	}
+	header := map[string]string{}
+	for name := range rec.header {
+		header[name] = rec.header.Get(name)
+	}
+	return idempotency.Answer{
+		Status: rec.status, Header: businessHeader(header), Body: rec.body.Bytes(), Resource: &r.resource,
+	}, nil
+}
+
+// businessHeader keeps the headers that a replay repeats. Everything else belongs to one response.
+func businessHeader(header map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, name := range []string{"Content-Type", "Etag", "Location"} {
+		if value, ok := header[name]; ok {
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// stored answers any keyed operation with the outcome of its key.
+type stored struct{ outcome idempotency.Outcome }
+
+func (s stored) write(w http.ResponseWriter) error {
+	header := w.Header()
+	for name, value := range s.outcome.Header {
+		header.Set(name, value)
+	}
+	header.Set("Idempotency-Replayed", strconv.FormatBool(s.outcome.Replayed))
+	header.Set("Idempotency-Key-Expires", s.outcome.Expires.UTC().Format(http.TimeFormat))
+	if s.outcome.Rejected || s.outcome.Status >= http.StatusBadRequest {
+		header.Set("X-Should-Retry", "false")
+	}
+	w.WriteHeader(s.outcome.Status)
+	_, err := w.Write(s.outcome.Body)
+	return err
+}
+
+// One line for each keyed operation: the generated interface of its responses asks for it.
+
+func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error { return s.write(w) }

@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"orderonce/internal/fault"
+)
+
+// problemType is what one kind of fault is to a client.
+type problemType struct {
+	status    int
+	title     string
+	retryable bool   // the same request can succeed later
+	keyAction string // what to do with the idempotency key
+}
+
+const (
+	keepKey = "keep"
+	newKey  = "new"
+	noKey   = "none"
+)
+
+// problemTypes is the one table from faults to problems. A test walks every fault and compares it with openapi.yaml.
+var problemTypes = map[fault.Kind]problemType{
+	fault.InvalidRequest:         {400, "The request cannot be read", false, keepKey},
+	fault.IdempotencyKeyMissing:  {400, "The idempotency key is missing", false, newKey},
+	fault.IdempotencyKeyInvalid:  {400, "The idempotency key is malformed", false, newKey},
+	fault.Unauthenticated:        {401, "The credential gives no access", false, keepKey},
+	fault.Forbidden:              {403, "The credential does not allow this", false, keepKey},
+	fault.NotFound:               {404, "There is no such thing", false, keepKey},
+	fault.MethodNotAllowed:       {405, "The method is not allowed here", false, keepKey},
+	fault.RequestTimeout:         {408, "The body did not arrive in time", true, keepKey},
+	fault.KeyReused:              {409, "The idempotency key was used for another request", false, newKey},
+	fault.InProgress:             {409, "The first request with this key is still running", true, keepKey},
+	fault.CheckoutInProgress:     {409, "The checkout is being ordered right now", true, keepKey},
+	fault.CheckoutAlreadyOrdered: {409, "The checkout already has an order", false, newKey},
+	fault.BodyTooLarge:           {413, "The body is too large", false, keepKey},
+	fault.UnsupportedMediaType:   {415, "The body's media type is not supported", false, keepKey},
+	fault.ValidationFailed:       {422, "The request breaks a rule of the contract", false, keepKey},
+	fault.CouponUnknown:          {422, "There is no such coupon", false, newKey},
+	fault.CouponNotApplicable:    {422, "The coupon does not apply", false, newKey},
+	fault.CouponExpired:          {422, "The coupon has expired", false, newKey},
+	fault.CouponExhausted:        {422, "The coupon is used up", false, newKey},
+	fault.Internal:               {500, "The service failed", true, keepKey},
+	fault.RecordIncomplete:       {500, "The stored outcome is incomplete", false, keepKey},
+	fault.Busy:                   {503, "The service is busy", true, keepKey},
+	fault.Unavailable:            {503, "The service is not available", true, keepKey},
+	fault.OutcomeUnknown:         {503, "The outcome is not known yet", true, keepKey},
+}
+
+// problem is the body of every error, RFC 9457. Nothing else of an error leaves the service.
+type problem struct {
+	Type         string       `json:"type"`
+	Title        string       `json:"title"`
+	Status       int          `json:"status"`
+	Detail       string       `json:"detail,omitempty"`
+	Code         string       `json:"code"`
+	Retryable    bool         `json:"retryable"`
+	KeyAction    string       `json:"key_action"`
+	RetryAfterMS int64        `json:"retry_after_ms,omitempty"`
+	Differing    *[]string    `json:"differing,omitempty"`
+	Errors       []fieldError `json:"errors,omitempty"`
+	RequestID    string       `json:"request_id"`
+}
+
+type fieldError struct {
+	Pointer string `json:"pointer"`
+	Reason  string `json:"reason"`
+}
+
+// renderProblem is an error as status, headers and body, fit to be sent or stored.
+func renderProblem(c *call, err error) (status int, header map[string]string, body []byte) {
+	f, isFault := asFault(err)
+	kind := fault.Internal
+	if isFault {
+		kind = f.Kind
+	} else {
+		f = fault.New(kind, "")
+	}
+	t := problemTypes[kind]
+	p := problem{
+		Type: "/problems/" + kind.String(), Title: t.title, Status: t.status, Detail: f.Detail, Code: kind.String(),
+		Retryable: t.retryable, KeyAction: noKey, RetryAfterMS: f.RetryAfter.Milliseconds(), RequestID: c.requestID,
+	}
+	if c.operation != nil && c.operation.policy != nil {
+		p.KeyAction = t.keyAction
+	}
+	for _, field := range f.Fields {
+		p.Errors = append(p.Errors, fieldError(field))
+	}
+	if kind == fault.KeyReused {
+		p.Differing = &f.Differing
+	}
+	header = map[string]string{"Content-Type": "application/problem+json", "X-Should-Retry": strconv.FormatBool(t.retryable)}
+	if f.Holder != "" {
+		header["Location"] = orderPath(f.Holder)
+	}
+	if f.RetryAfter > 0 {
+		header["Retry-After"] = strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds())))
+	}
+	if kind == fault.Unauthenticated {
+		header["WWW-Authenticate"] = `Bearer realm="orderonce"`
+	}
+	var buf bytes.Buffer
+	// A struct of strings and numbers: it cannot fail to be encoded.
+	_ = json.NewEncoder(&buf).Encode(p)
+	return t.status, header, buf.Bytes()
+}
+
+// refuse answers with the problem of err. It is the only writer of problems that are not stored.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	c := callOf(r.Context())
+	err = s.confirm(r, c, err)
+	status, header, body := renderProblem(c, err)
+	if status >= http.StatusInternalServerError {
+		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed",
+			slog.String("request_id", c.requestID), slog.String("operation", operationID(c)),
+			slog.String("code", fault.KindOf(err).String()), slog.String("error", err.Error()))
+	}
+	for name, value := range header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+// confirm keeps the order of checks for a caller who was only remembered: whoever gives no access any more is told
+// so, not what else was wrong with the request. A service in trouble answers with its trouble.
+func (s *Server) confirm(r *http.Request, c *call, err error) error {
+	if !c.recalled || problemTypes[fault.KindOf(err)].status >= http.StatusInternalServerError {
+		return err
+	}
+	if denied := s.authenticate(r.Context(), c); denied != nil {
+		return denied
+	}
+	return err
+}
+
+func operationID(c *call) string {
+	if c.operation == nil {
+		return ""
+	}
+	return c.operation.id
+}
+
+// drained is the pause that a client is told while this process ends and another takes over.
+const drained = time.Second
+
+func asFault(err error) (*fault.Error, bool) {
+	var f *fault.Error
+	ok := errors.As(err, &f)
+	return f, ok
+}

@@ -1,0 +1,104 @@
+// Package httpapi owns the HTTP contract: it lets requests in, hands them to the modules inside a unit of work, and
+// writes every answer and every problem. It holds no business rule. A handler that wrote to the database outside
+// Server.once, or to anything outside its unit of work, would break the promise that a request happens once.
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"orderonce"
+	"orderonce/internal/fault"
+	"orderonce/internal/httpapi/api"
+	"orderonce/internal/idempotency"
+	"orderonce/internal/identity"
+	"orderonce/internal/postgres"
+)
+
+// Config bounds one request.
+type Config struct {
+	MaxBody  int64         // bytes of a body
+	BodyRead time.Duration // the wait for a body
+	Request  time.Duration // one request from its head to its answer
+}
+
+// Server answers the API. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	config   Config
+	spec     *specification
+	db       *postgres.DB
+	keys     *idempotency.Keys
+	keyring  *identity.Keyring
+	log      *slog.Logger
+	routes   *http.ServeMux
+	draining atomic.Bool
+}
+
+var _ api.StrictServerInterface = (*Server)(nil)
+
+// New checks the contract and makes the server of it.
+func New(config Config, db *postgres.DB, keys *idempotency.Keys, log *slog.Logger) (*Server, error) {
+	spec, err := loadSpecification(orderonce.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		config: config, spec: spec, db: db, keys: keys, keyring: identity.NewKeyring(db), log: log,
+		routes: http.NewServeMux(),
+	}
+	generated := api.HandlerWithOptions(
+		api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
+			RequestErrorHandlerFunc: s.unbound, ResponseErrorHandlerFunc: s.refuse,
+		}),
+		api.StdHTTPServerOptions{ErrorHandlerFunc: s.unbound},
+	)
+	for _, o := range spec.operations {
+		s.routes.Handle(o.pattern, s.door(o, generated))
+	}
+	s.routes.Handle("/", s.call(nil, s.unrouted))
+	return s, nil
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.routes.ServeHTTP(w, r) }
+
+// Drain turns readiness false, so that no new traffic is sent here. Requests are still answered.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// LongestWait is the longest that any operation lets a duplicate wait: each bound around it must be longer.
+func (s *Server) LongestWait() time.Duration {
+	var longest time.Duration
+	for _, o := range s.spec.operations {
+		if o.policy != nil {
+			longest = max(longest, o.policy.Wait)
+		}
+	}
+	return longest
+}
+
+// unbound answers for the generated binder. The door has validated what it binds, so it only speaks up where the
+// contract is laxer than its own types.
+func (s *Server) unbound(w http.ResponseWriter, r *http.Request, err error) {
+	s.refuse(w, r, fault.Wrap(fault.InvalidRequest, "bind the request", err))
+}
+
+// unrouted answers where no operation matches: 405 with Allow where the path exists, 404 where it does not.
+func (s *Server) unrouted(w http.ResponseWriter, r *http.Request, _ *call) error {
+	var allowed []string
+	for _, method := range []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := s.routes.Handler(probe); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		return fault.New(fault.NotFound, "There is no such route.")
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return fault.New(fault.MethodNotAllowed, fmt.Sprintf("This route answers to %s.", strings.Join(allowed, ", ")))
+}

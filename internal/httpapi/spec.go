@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/google/uuid"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/idempotency"
+)
+
+// operation is what the door knows of one operation, read once from the spec.
+type operation struct {
+	id        string
+	pattern   string              // of http.ServeMux, such as "POST /orders"
+	route     *routers.Route      // for the validator
+	scope     string              // x-required-scope; empty for public operations
+	policy    *idempotency.Policy // x-idempotency; nil for operations without a key
+	body      *openapi3.Schema    // of application/json; nil for operations without a body
+	transport []string            // the body's members that x-fingerprint excludes
+	query     map[string]bool     // the query parameters it knows
+}
+
+// specification is the contract with its operations.
+type specification struct {
+	doc        *openapi3.T
+	operations []*operation
+}
+
+// loadSpecification reads the contract and refuses one whose promises the server could not keep: a mutating operation
+// without an idempotency policy or a stated exemption, a private operation without a scope.
+func loadSpecification(source []byte) (*specification, error) {
+	// kin-openapi's own pattern knows the versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562).
+	openapi3.DefineStringFormatValidator("uuid", openapi3.NewCallbackValidator(func(s string) error {
+		if len(s) != len(uuid.UUID{}.String()) {
+			return errors.New("not a UUID")
+		}
+		return uuid.Validate(s)
+	}))
+	doc, err := openapi3.NewLoader().LoadFromData(source)
+	if err != nil {
+		return nil, fmt.Errorf("read the specification: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, fmt.Errorf("the specification: %w", err)
+	}
+	s := &specification{doc: doc}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			route := &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
+			o, err := readOperation(route)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			}
+			s.operations = append(s.operations, o)
+		}
+	}
+	return s, nil
+}
+
+func readOperation(route *routers.Route) (*operation, error) {
+	op := route.Operation
+	o := &operation{
+		id: op.OperationID, pattern: route.Method + " " + route.Path, route: route, query: map[string]bool{},
+	}
+	if o.id == "" {
+		return nil, errors.New("has no operationId")
+	}
+	if op.Responses.Default() == nil {
+		return nil, errors.New("has no default problem response")
+	}
+	o.scope, _ = op.Extensions["x-required-scope"].(string)
+	public := op.Security != nil && len(*op.Security) == 0
+	if public == (o.scope != "") {
+		return nil, errors.New("must have x-required-scope, or an empty security where it is public")
+	}
+	for _, p := range op.Parameters {
+		if p.Value.In == openapi3.ParameterInQuery {
+			o.query[p.Value.Name] = true
+		}
+	}
+	if op.RequestBody != nil {
+		o.body = op.RequestBody.Value.Content["application/json"].Schema.Value
+		for name, property := range o.body.Properties {
+			if property.Value.Extensions["x-fingerprint"] == "exclude" {
+				o.transport = append(o.transport, name)
+			}
+		}
+	}
+	return o, o.readPolicy()
+}
+
+func (o *operation) readPolicy() error {
+	op := o.route.Operation
+	extension, keyed := op.Extensions["x-idempotency"].(map[string]any)
+	if !keyed {
+		reason, _ := op.Extensions["x-idempotency-exempt"].(string)
+		if mutating(o.route.Method) && strings.TrimSpace(reason) == "" {
+			return errors.New("changes something and has neither x-idempotency nor x-idempotency-exempt with a reason")
+		}
+		return nil
+	}
+	policy, err := idempotency.ParsePolicy(extension)
+	if err != nil {
+		return err
+	}
+	if p := op.Parameters.GetByInAndName(openapi3.ParameterInHeader, keyHeader); p == nil || !p.Required {
+		return errors.New("has x-idempotency but does not require the " + keyHeader + " header")
+	}
+	o.policy = &policy
+	return nil
+}
+
+func mutating(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// problemMeaning is the contract's description of a problem code.
+func (s *specification) problemMeaning(kind fault.Kind) string {
+	for name, schema := range s.doc.Components.Schemas {
+		if !strings.HasPrefix(name, "Problem") || len(schema.Value.AllOf) != 2 {
+			continue
+		}
+		code := schema.Value.AllOf[1].Value.Properties["code"]
+		if code != nil && len(code.Value.Enum) == 1 && code.Value.Enum[0] == kind.String() {
+			return schema.Value.Description
+		}
+	}
+	return ""
+}

@@ -1,0 +1,267 @@
+// Package idempotency owns the promise that an operation happens once: the key's syntax, the fingerprint, the
+// policies, and the protocol of claim, work, record and replay. It knows neither orders nor HTTP. The primary key of
+// its table is the only arbiter; nothing in memory decides who may run. Work that touches anything outside its unit
+// of work breaks the promise, for it may run and roll back several times before one commit.
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/idempotency/internal/idempotencydb"
+	"orderonce/internal/postgres"
+)
+
+// maxTries bounds how often one request runs its unit: a record that vanished, a refused row, a deadlock or a lost
+// connection each cost one. Past it the client is told to come back.
+const maxTries = 8
+
+// Keys runs operations under their idempotency keys. Safe for concurrent use.
+type Keys struct {
+	db       *postgres.DB
+	deadline time.Duration
+}
+
+// New serves keys from db. deadline bounds one Do from its first claim to its answer, the client's own patience
+// notwithstanding.
+func New(db *postgres.DB, deadline time.Duration) *Keys {
+	return &Keys{db: db, deadline: deadline}
+}
+
+// Request is one try of a client.
+type Request struct {
+	Scope      Scope
+	Policy     Policy
+	APIVersion string
+	Parameters *Parameters
+	// Before are rows written ahead of the claim, such as the check of the caller's credential. Where its table
+	// refuses one, nothing is claimed or replayed and Do returns the *postgres.Refused.
+	Before []postgres.Staged
+}
+
+// Work does the operation's business on tx and says what to answer.
+type Work func(ctx context.Context, tx *postgres.Tx) (Answer, error)
+
+// Do runs work at most once for a scope. A later call with the same parameters gets the first outcome, byte for
+// byte; other parameters are fault.KeyReused. A call that meets the first one still running waits up to the policy's
+// bound and is then fault.InProgress. Work may run and roll back several times before one commit, so it must touch
+// nothing outside tx.
+//
+// Once the claim is on its way the caller's cancellation no longer counts: the unit is finished and recorded, so
+// that the retry replays. An error other than fault.OutcomeUnknown stored nothing.
+func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, fault.Wrap(fault.Busy, "begin", err)
+	}
+	ctx, cancel := postgres.Detach(ctx, k.deadline)
+	defer cancel()
+	r := run{
+		keys:      k,
+		request:   &request,
+		print:     print(request.APIVersion, request.Scope.Operation, request.Parameters),
+		work:      work,
+		waitUntil: time.Now().Add(request.Policy.Wait),
+	}
+	var err error
+	for try := range maxTries {
+		if try > 0 && errors.Is(err, postgres.ErrTransient) {
+			if pause(ctx, try) != nil {
+				break
+			}
+		}
+		var outcome Outcome
+		if outcome, err = r.once(ctx); err == nil {
+			return outcome, nil
+		}
+		if !r.again(err) {
+			break
+		}
+	}
+	return Outcome{}, r.final(err)
+}
+
+// run is one Do under way.
+type run struct {
+	keys      *Keys
+	request   *Request
+	print     fingerprint
+	work      Work
+	waitUntil time.Time
+	open      bool    // a table refused a staged row: work must learn that while its transaction is open
+	unknown   *Answer // what a COMMIT whose outcome is unknown would have stored
+}
+
+// errVanished says that the record which took the key away is gone: purged, or expired and forgotten.
+var errVanished = errors.New("the idempotency record vanished")
+
+// once claims the key and works, or answers from the record of whoever was first.
+func (r *run) once(ctx context.Context) (Outcome, error) {
+	outcome, err := r.own(ctx)
+	if by := refusedBy(err); by == claimKind {
+		return r.recorded(ctx)
+	}
+	return outcome, err
+}
+
+// again says whether another try may end better, and prepares it.
+func (r *run) again(err error) bool {
+	if by := refusedBy(err); by != nil && by.Rank > postgres.RankClaim && !r.open {
+		r.open = true
+		return true
+	}
+	return errors.Is(err, errVanished) || errors.Is(err, postgres.ErrTransient) ||
+		errors.Is(err, postgres.ErrCommitUnknown)
+}
+
+// final is what the client is told when the tries are used up, or one ended for good.
+func (r *run) final(err error) error {
+	kind := fault.KindOf(err)
+	if r.unknown != nil && kind != fault.KeyReused && kind != fault.InProgress {
+		unknown := fault.Wrap(fault.OutcomeUnknown, "decide an unknown commit", err)
+		unknown.RetryAfter = time.Second
+		return unknown
+	}
+	if errors.Is(err, errVanished) {
+		busy := fault.Wrap(fault.Busy, "claim", err)
+		busy.RetryAfter = time.Second
+		return busy
+	}
+	return err
+}
+
+// own claims the key, works and records the outcome, in one unit.
+func (r *run) own(ctx context.Context) (Outcome, error) {
+	c := &claim{request: r.request, print: r.print, createdAt: time.Now().UTC().Truncate(time.Microsecond)}
+	unit := postgres.Unit{
+		First:       append(r.request.Before[:len(r.request.Before):len(r.request.Before)], postgres.Staged{Kind: claimKind, Row: c}),
+		LockTimeout: max(time.Until(r.waitUntil), time.Millisecond), // PostgreSQL reads 0 as no bound
+		Open:        r.open,
+	}
+	var done *completion
+	err := r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
+		answer, err := r.work(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if answer.Rejected {
+			tx.Undo()
+		}
+		if done, err = complete(answer, r.request.Policy.Retention); err != nil {
+			return err
+		}
+		if tx.Opened() {
+			tx.Stage(resultKind, &result{scope: r.request.Scope, completion: done})
+		} else {
+			c.completion = done
+		}
+		return nil
+	})
+	if errors.Is(err, postgres.ErrCommitUnknown) {
+		r.unknown = &done.answer
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Answer: done.answer, Expires: done.expiresAt}, nil
+}
+
+// recorded answers from the record that was there first.
+func (r *run) recorded(ctx context.Context) (Outcome, error) {
+	scope := r.request.Scope
+	var row idempotencydb.ReadOutcomeRow
+	err := r.keys.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+		row, err = queries.ReadOutcome(ctx, db, idempotencydb.ReadOutcomeParams{
+			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
+			IdempotencyKey: string(scope.Key),
+		})
+		return err
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Outcome{}, errVanished
+	case err != nil:
+		return Outcome{}, err
+	case row.Expired:
+		if err := r.forget(ctx); err != nil {
+			return Outcome{}, err
+		}
+		return Outcome{}, errVanished
+	case row.FingerprintVersion != r.print.version:
+		return Outcome{}, fmt.Errorf("fingerprint rules version %d is not known here", row.FingerprintVersion)
+	case !bytes.Equal(row.Fingerprint, r.print.sum[:]):
+		return Outcome{}, r.reused(row.FieldDigests)
+	case row.ResponseStatus == nil:
+		return Outcome{}, fault.New(fault.RecordIncomplete, "")
+	}
+	return r.replay(row)
+}
+
+func (r *run) replay(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
+	outcome := Outcome{Answer: Answer{Status: int(*row.ResponseStatus), Body: row.ResponseBody}}
+	if err := json.Unmarshal(row.ResponseHeaders, &outcome.Header); err != nil {
+		return Outcome{}, fmt.Errorf("decode the stored headers: %w", err)
+	}
+	if row.ResourceType != nil && row.ResourceID != nil {
+		outcome.Resource = &Resource{Type: *row.ResourceType, ID: *row.ResourceID}
+	}
+	if row.ExpiresAt != nil {
+		outcome.Expires = *row.ExpiresAt
+	}
+	// A COMMIT of our own that turned out well is still the first answer.
+	outcome.Replayed = r.unknown == nil || !bytes.Equal(r.unknown.Body, row.ResponseBody)
+	return outcome, nil
+}
+
+func (r *run) reused(digests []byte) error {
+	reused := fault.New(fault.KeyReused, "This idempotency key names a request with other parameters.")
+	var err error
+	if reused.Differing, err = differing(digests, r.request.Parameters); err != nil {
+		return err
+	}
+	return reused
+}
+
+// forget frees an expired key in a transaction of its own; whoever claims it next owns it.
+func (r *run) forget(ctx context.Context) error {
+	scope := r.request.Scope
+	unit := postgres.Unit{LockTimeout: max(time.Until(r.waitUntil), time.Millisecond)}
+	return r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
+		db, err := tx.DB(ctx)
+		if err != nil {
+			return err
+		}
+		return queries.ForgetExpiredKey(ctx, db, idempotencydb.ForgetExpiredKeyParams{
+			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
+			IdempotencyKey: string(scope.Key),
+		})
+	})
+}
+
+func refusedBy(err error) *postgres.Kind {
+	var refused *postgres.Refused
+	if errors.As(err, &refused) {
+		return refused.By
+	}
+	return nil
+}
+
+// pause waits a random time of up to 20 ms, doubled with each try: units that rolled each other back must not meet
+// again in step.
+func pause(ctx context.Context, try int) error {
+	timer := time.NewTimer(rand.N(20 * time.Millisecond << min(try, 5)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,119 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/idempotency/internal/idempotencydb"
+	"orderonce/internal/postgres"
+)
+
+var queries = idempotencydb.New()
+
+// The claim's row decides whether its unit may happen; the result's row completes a claim that had to be written
+// before its work was done.
+var (
+	claimKind  = &postgres.Kind{Name: "idempotency claim", Rank: postgres.RankClaim, Busy: fault.InProgress}
+	resultKind = &postgres.Kind{Name: "idempotency result", Rank: postgres.RankResult, Busy: fault.InProgress}
+)
+
+// Resource is what an outcome created or changed.
+type Resource struct {
+	Type string
+	ID   uuid.UUID
+}
+
+// Answer is what a client is told, in the form that is stored: a replay has the same status, the same header values
+// and the same body bytes.
+type Answer struct {
+	Status   int
+	Header   map[string]string // business headers only; what belongs to one response (Date, request id) is not stored
+	Body     []byte
+	Resource *Resource
+	// Rejected says that the answer is a final "no": everything that the work wrote is taken back before it is stored.
+	Rejected bool
+}
+
+// Outcome is an answer with what is true of this request alone.
+type Outcome struct {
+	Answer
+	Replayed bool      // the answer is the first request's
+	Expires  time.Time // when the key is forgotten
+}
+
+// completion is the part of a record that the work's end brings.
+type completion struct {
+	answer      Answer
+	headers     json.RawMessage
+	completedAt time.Time
+	expiresAt   time.Time
+}
+
+func complete(answer Answer, retention time.Duration) (*completion, error) {
+	headers, err := json.Marshal(answer.Header)
+	if err != nil {
+		return nil, fmt.Errorf("encode the headers: %w", err)
+	}
+	if answer.Body == nil {
+		answer.Body = []byte{}
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return &completion{answer: answer, headers: headers, completedAt: now, expiresAt: now.Add(retention)}, nil
+}
+
+func (c *completion) resource() (kind *string, id *uuid.UUID) {
+	if r := c.answer.Resource; r != nil {
+		return &r.Type, &r.ID
+	}
+	return nil, nil
+}
+
+// claim is the row that makes one transaction the owner of a key.
+type claim struct {
+	request    *Request
+	print      fingerprint
+	createdAt  time.Time
+	completion *completion // nil while the work is still to come
+}
+
+func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
+	scope := c.request.Scope
+	params := idempotencydb.ClaimKeyParams{
+		TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
+		IdempotencyKey: string(scope.Key),
+		Fingerprint:    c.print.sum[:], FingerprintVersion: c.print.version,
+		FieldDigests: digest(c.request.Parameters), ApiVersion: c.request.APIVersion,
+		CreatedAt: c.createdAt,
+	}
+	if done := c.completion; done != nil {
+		status := int16(done.answer.Status)
+		params.ResponseStatus, params.ResponseHeaders, params.ResponseBody = &status, done.headers, done.answer.Body
+		params.ResourceType, params.ResourceID = done.resource()
+		params.CompletedAt, params.ExpiresAt = &done.completedAt, &done.expiresAt
+	}
+	return queries.ClaimKey(ctx, db, params)
+}
+
+// result puts the answer into a claim that the same transaction wrote without one.
+type result struct {
+	scope      Scope
+	completion *completion
+}
+
+func (r *result) Write(ctx context.Context, db postgres.DBTX) error {
+	done := r.completion
+	status := int16(done.answer.Status)
+	params := idempotencydb.CompleteKeyParams{
+		TenantID: r.scope.Tenant, PrincipalID: r.scope.Principal, Operation: r.scope.Operation,
+		IdempotencyKey: string(r.scope.Key),
+		ResponseStatus: &status, ResponseHeaders: done.headers, ResponseBody: done.answer.Body,
+		CompletedAt: &done.completedAt, ExpiresAt: &done.expiresAt,
+	}
+	params.ResourceType, params.ResourceID = done.resource()
+	return queries.CompleteKey(ctx, db, params)
+}

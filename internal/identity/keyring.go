@@ -1,0 +1,126 @@
+// Package identity owns tenants, principals and their API keys, and says who is asking and what they may do. It
+// knows no resource. The database of this moment is the truth: a credential remembered in memory says who asks, and
+// counts only together with the row that confirms it (Principal.Confirm) in the transaction that acts.
+package identity
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/identity/internal/identitydb"
+	"orderonce/internal/postgres"
+)
+
+// The scopes that a key may hold, one for each kind of operation.
+const (
+	OrdersCreate = "orders:create"
+	OrdersRead   = "orders:read"
+)
+
+// Scopes lists all scopes.
+func Scopes() []string { return []string{OrdersCreate, OrdersRead} }
+
+// remembered bounds how many credentials are kept in memory: about 300 bytes each.
+const remembered = 10_000
+
+var queries = identitydb.New()
+
+// Principal is who is asking: a machine client or a user of one tenant, with the scopes of the credential shown.
+type Principal struct {
+	Tenant uuid.UUID
+	ID     uuid.UUID
+
+	scopes     []string
+	credential token
+}
+
+// Authorise returns fault.Forbidden where the credential lacks the scope.
+func (p Principal) Authorise(scope string) error {
+	if !slices.Contains(p.scopes, scope) {
+		return fault.New(fault.Forbidden, "The credential lacks the scope "+scope+".")
+	}
+	return nil
+}
+
+// Credential is the kind of the row that confirms a remembered credential. Refused by it means: authenticate anew.
+var Credential = &postgres.Kind{Name: "credential", Rank: postgres.RankCredential, Busy: fault.Busy}
+
+// Confirm is the row that lets a unit of work happen only where the credential still lives and still holds scope, by
+// the database of that moment. It rides in the unit's first round trip and costs none of its own.
+func (p Principal) Confirm(scope string) postgres.Staged {
+	return postgres.Staged{Kind: Credential, Row: confirmation{principal: p, scope: scope}}
+}
+
+type confirmation struct {
+	principal Principal
+	scope     string
+}
+
+func (c confirmation) Write(ctx context.Context, db postgres.DBTX) error {
+	return queries.ConfirmCredential(ctx, db, identitydb.ConfirmCredentialParams{
+		TenantID: c.principal.Tenant, ID: c.principal.credential.id,
+		SecretHash: c.principal.credential.hash[:], Scope: c.scope,
+	})
+}
+
+// Keyring tells principals by their API keys. Safe for concurrent use.
+type Keyring struct {
+	db    *postgres.DB
+	known *lru.Cache[uuid.UUID, Principal]
+}
+
+// NewKeyring reads keys from db.
+func NewKeyring(db *postgres.DB) *Keyring {
+	known, err := lru.New[uuid.UUID, Principal](remembered)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &Keyring{db: db, known: known}
+}
+
+// Authenticate asks the database who shows this API key. It returns fault.Unauthenticated for every key that gives
+// no access now.
+func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, error) {
+	shown, err := parseToken(text)
+	if err != nil {
+		return Principal{}, err
+	}
+	var row identitydb.FindCredentialRow
+	err = k.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+		row, err = queries.FindCredential(ctx, db, shown.id)
+		return err
+	})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Principal{}, fmt.Errorf("find a credential: %w", err)
+	}
+	matches := subtle.ConstantTimeCompare(row.SecretHash, shown.hash[:]) == 1
+	if err != nil || !matches || !row.Live {
+		k.known.Remove(shown.id)
+		return Principal{}, unauthenticated()
+	}
+	p := Principal{Tenant: row.TenantID, ID: row.PrincipalID, scopes: row.Scopes, credential: shown}
+	k.known.Add(shown.id, p)
+	return p, nil
+}
+
+// Recall tells from memory who showed this API key before. It proves nothing about now: whoever acts on it must
+// let Principal.Confirm decide.
+func (k *Keyring) Recall(text string) (Principal, bool) {
+	shown, err := parseToken(text)
+	if err != nil {
+		return Principal{}, false
+	}
+	p, ok := k.known.Get(shown.id)
+	if !ok || subtle.ConstantTimeCompare(p.credential.hash[:], shown.hash[:]) != 1 {
+		return Principal{}, false
+	}
+	return p, true
+}

@@ -1,0 +1,131 @@
+package orders
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bojanz/currency"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/orders/internal/ordersdb"
+	"orderonce/internal/outbox"
+	"orderonce/internal/postgres"
+)
+
+// Placement is what a caller asks for. Its lengths and ranges have been checked against the contract.
+type Placement struct {
+	TenantID          uuid.UUID
+	PrincipalID       uuid.UUID
+	CheckoutID        *string
+	CustomerID        string
+	Currency          string
+	Items             []Item
+	ShippingAddressID string
+	CouponCode        *string
+	Metadata          map[string]string
+}
+
+// Place writes an order and its event. It refuses with fault.ValidationFailed what cannot be an order, and rejects
+// for good with fault.CheckoutAlreadyOrdered or a coupon's fault.
+func Place(ctx context.Context, tx *postgres.Tx, p Placement) (Order, error) {
+	order, err := draft(p)
+	if err != nil {
+		return Order{}, err
+	}
+	var redeemed *coupon
+	if p.CouponCode != nil {
+		if redeemed, err = findCoupon(ctx, tx, p.TenantID, *p.CouponCode); err != nil {
+			return Order{}, err
+		}
+		if order.DiscountMinor, err = redeemed.discount(order); err != nil {
+			return Order{}, err
+		}
+		order.TotalMinor -= order.DiscountMinor
+	}
+	kept, err := tx.Offer(ctx, orderKind, placed{order})
+	if err != nil {
+		return Order{}, err
+	}
+	if !kept {
+		return Order{}, alreadyOrdered(ctx, tx, p)
+	}
+	if redeemed != nil {
+		redeemed.redeem(tx)
+	}
+	return order, outbox.Add(tx, outbox.Event{
+		Tenant: order.TenantID, AggregateType: "order", AggregateID: order.ID, Version: order.Version,
+		Type: "orderonce.order.created.v1", Payload: order, OccurredAt: order.CreatedAt,
+	})
+}
+
+// draft is the order before any coupon: everything that needs no database.
+func draft(p Placement) (Order, error) {
+	if !currency.IsValid(p.Currency) {
+		return Order{}, fault.Invalid("/currency", "is no active ISO 4217 currency")
+	}
+	total, err := subtotal(p.Items)
+	if err != nil {
+		return Order{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Order{}, fmt.Errorf("order id: %w", err)
+	}
+	if p.Metadata == nil {
+		p.Metadata = map[string]string{}
+	}
+	return Order{
+		TenantID: p.TenantID, PrincipalID: p.PrincipalID, Version: 1,
+		ID: id, Status: Pending, CheckoutID: p.CheckoutID, CustomerID: p.CustomerID, Currency: p.Currency,
+		Items: p.Items, ShippingAddressID: p.ShippingAddressID, CouponCode: p.CouponCode, Metadata: p.Metadata,
+		SubtotalMinor: total, TotalMinor: total,
+		CreatedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}, nil
+}
+
+// alreadyOrdered names the order that holds the checkout. It runs in the transaction whose insert waited for that
+// order's commit, so the order can be read; orders are never deleted.
+func alreadyOrdered(ctx context.Context, tx *postgres.Tx, p Placement) error {
+	db, err := tx.DB(ctx)
+	if err != nil {
+		return err
+	}
+	holder, err := queries.ReadOrderOfCheckout(ctx, db, ordersdb.ReadOrderOfCheckoutParams{
+		TenantID: p.TenantID, CheckoutID: *p.CheckoutID,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("the order that holds checkout %q cannot be read", *p.CheckoutID)
+	}
+	if err != nil {
+		return fmt.Errorf("read the order of a checkout: %w", err)
+	}
+	already := fault.New(fault.CheckoutAlreadyOrdered, "This checkout already has an order.")
+	already.Holder = holder.String()
+	return already
+}
+
+// placed is a new order's row.
+type placed struct{ Order }
+
+func (o placed) Write(ctx context.Context, db postgres.DBTX) error {
+	items, err := json.Marshal(o.Items)
+	if err != nil {
+		return fmt.Errorf("encode the items: %w", err)
+	}
+	metadata, err := json.Marshal(o.Metadata)
+	if err != nil {
+		return fmt.Errorf("encode the metadata: %w", err)
+	}
+	return queries.InsertOrder(ctx, db, ordersdb.InsertOrderParams{
+		TenantID: o.TenantID, ID: o.ID, PrincipalID: o.PrincipalID, CheckoutID: o.CheckoutID,
+		CustomerID: o.CustomerID, Currency: o.Currency, Status: string(o.Status), Items: items,
+		SubtotalMinor: o.SubtotalMinor, DiscountMinor: o.DiscountMinor, TotalMinor: o.TotalMinor,
+		CouponCode: o.CouponCode, ShippingAddressID: o.ShippingAddressID, Metadata: metadata,
+		Version: o.Version, CreatedAt: o.CreatedAt,
+	})
+}

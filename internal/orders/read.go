@@ -1,0 +1,56 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/orders/internal/ordersdb"
+	"orderonce/internal/postgres"
+)
+
+// Find reads one order of a tenant. An order of another tenant is fault.NotFound, like one that never was.
+func Find(ctx context.Context, db postgres.DBTX, tenant, id uuid.UUID) (Order, error) {
+	row, err := queries.ReadOrder(ctx, db, ordersdb.ReadOrderParams{TenantID: tenant, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Order{}, fault.New(fault.NotFound, "There is no such order.")
+	}
+	if err != nil {
+		return Order{}, fmt.Errorf("read an order: %w", err)
+	}
+	return fromRow(row)
+}
+
+// Filter narrows a list; nil takes all.
+type Filter struct {
+	Status     *string
+	CheckoutID *string
+}
+
+// List reads up to size orders of a tenant that are older than before, newest first. more says whether there are
+// others behind them. uuid.Max begins at the newest.
+func List(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, filter Filter, before uuid.UUID, size int) (page []Order, more bool, err error) {
+	rows, err := queries.ListOrders(ctx, db, ordersdb.ListOrdersParams{
+		TenantID: tenant, Before: before, Status: filter.Status, CheckoutID: filter.CheckoutID,
+		PageSize: int32(size) + 1,
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("list orders: %w", err)
+	}
+	if more = len(rows) > size; more {
+		rows = rows[:size]
+	}
+	page = make([]Order, 0, len(rows))
+	for _, row := range rows {
+		order, err := fromRow(row)
+		if err != nil {
+			return nil, false, err
+		}
+		page = append(page, order)
+	}
+	return page, more, nil
+}

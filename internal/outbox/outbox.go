@@ -1,0 +1,58 @@
+// Package outbox owns the events: facts that become visible with the change they speak of, in the same transaction,
+// or not at all. It knows none of the modules whose events it keeps. An event added outside the unit of work of its
+// change would speak of something that may never have happened; the signature of Add leaves no way to do that.
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/outbox/internal/outboxdb"
+	"orderonce/internal/postgres"
+)
+
+// Event is one fact about one aggregate.
+type Event struct {
+	Tenant        uuid.UUID
+	AggregateType string // such as "order"
+	AggregateID   uuid.UUID
+	// Version is the aggregate's own version after the change, read or made while its row is held by the same unit.
+	// It has no gaps, and is the one order of an aggregate's events: ids and sequences commit out of order.
+	Version    int64
+	Type       string // named and versioned, such as "orderonce.order.created.v1"
+	Payload    any    // encoded as JSON, once; consumers get these bytes
+	OccurredAt time.Time
+}
+
+var eventKind = &postgres.Kind{Name: "outbox event", Rank: postgres.RankEvent, Busy: fault.Busy}
+
+var queries = outboxdb.New()
+
+// Add stages the event in the unit of its change and gives it an id.
+func Add(tx *postgres.Tx, event Event) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("event id: %w", err)
+	}
+	payload, err := json.Marshal(event.Payload)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", event.Type, err)
+	}
+	tx.Stage(eventKind, row{
+		TenantID: event.Tenant, ID: id,
+		AggregateType: event.AggregateType, AggregateID: event.AggregateID, Version: event.Version,
+		Type: event.Type, Payload: payload, OccurredAt: event.OccurredAt,
+	})
+	return nil
+}
+
+type row outboxdb.InsertEventParams
+
+func (r row) Write(ctx context.Context, db postgres.DBTX) error {
+	return queries.InsertEvent(ctx, db, outboxdb.InsertEventParams(r))
+}

@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"orderonce/internal/fault"
+)
+
+// retryAfter is what a client is told to wait after a lock or a connection was not to be had: about the time that
+// the locks of a healthy unit last, rounded up to the header's whole second.
+const retryAfter = time.Second
+
+// rollbackBound is how long a failed unit may take to be rolled back before its connection is closed instead.
+const rollbackBound = time.Second
+
+// ErrTransient marks a unit that PostgreSQL rolled back for a reason of its own (a serialization failure, a deadlock,
+// a connection lost before COMMIT): the same unit may succeed when it is run again.
+var ErrTransient = errors.New("rolled back, may be run again")
+
+// ErrCommitUnknown marks a unit whose COMMIT was sent and not answered. Running the unit again is safe where its
+// claim decides: that claim waits for a COMMIT still under way.
+var ErrCommitUnknown = errors.New("commit sent, outcome unknown")
+
+// SQLSTATE codes, https://www.postgresql.org/docs/current/errcodes-appendix.html
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	tooManyConnections   = "53300"
+	lockNotAvailable     = "55P03"
+	queryCanceled        = "57014"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
+	cannotConnectNow     = "57P03"
+	idleInTransaction    = "25P03"
+)
+
+func isLockTimeout(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == lockNotAvailable
+}
+
+// commitUnknown treats every failed COMMIT alike. "A PgError means rolled back" would be wrong: the FATAL of a server
+// that shuts down arrives as one too.
+func commitUnknown(err error) error {
+	return fault.Wrap(fault.OutcomeUnknown, "commit", fmt.Errorf("%w: %w", ErrCommitUnknown, err))
+}
+
+// translate gives a driver's error its meaning. Faults, refusals and pgx.ErrNoRows pass as they are; what is not
+// known stays unknown, and is answered as an internal fault.
+func translate(doing string, err error) error {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	var known *fault.Error
+	var refused *Refused
+	if errors.As(err, &known) || errors.As(err, &refused) {
+		return err
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return translateState(doing, pe, err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return later(fault.Busy, doing, err)
+	}
+	if connectionLost(err) {
+		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func translateState(doing string, pe *pgconn.PgError, err error) error {
+	switch pe.Code {
+	case lockNotAvailable, queryCanceled:
+		return later(fault.Busy, doing, err)
+	case serializationFailure, deadlockDetected:
+		return later(fault.Busy, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+	case adminShutdown, crashShutdown, cannotConnectNow, tooManyConnections, idleInTransaction:
+		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+	}
+	if len(pe.Code) == 5 && pe.Code[:2] == "08" { // connection exceptions
+		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func later(kind fault.Kind, doing string, err error) error {
+	f := fault.Wrap(kind, doing, err)
+	f.RetryAfter = retryAfter
+	return f
+}
+
+func connectionLost(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// withoutSecret keeps a parse error's reason and drops the URL it quotes, which holds the password.
+func withoutSecret(err error) error {
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		if cause := parse.Unwrap(); cause != nil {
+			return cause
+		}
+		return errors.New("cannot be parsed")
+	}
+	return err
+}

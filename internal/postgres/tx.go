@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Unit says how a unit of work begins.
+type Unit struct {
+	// First are rows that decide whether the unit may happen at all (a credential, a claim): they are written before
+	// everything that the work reads or writes, in the same round trip as BEGIN.
+	First []Staged
+	// LockTimeout bounds each wait for a row that another transaction holds.
+	LockTimeout time.Duration
+	// Open opens the transaction before the work begins, so that Offer knows its answer at once.
+	Open bool
+}
+
+// Staged is a row with its kind.
+type Staged struct {
+	Kind *Kind
+	Row  Row
+}
+
+// Tx is one unit of work: optional reads, and staged rows that become visible together or not at all. A unit that
+// only stages costs two round trips: BEGIN with everything it writes, and COMMIT. It is valid inside the function
+// that InTx calls, for one goroutine.
+type Tx struct {
+	db      *DB
+	unit    Unit
+	session *session // the transaction's connection, once it is open
+	rows    []Staged
+	undo    bool // the work's own writes are to be undone before the rows are sent
+	ended   bool
+}
+
+var errEnded = errors.New("this unit of work has ended")
+
+// InTx runs work as one unit and commits it. On any error nothing of the unit remains, with one exception:
+// ErrCommitUnknown says that the connection was lost while COMMIT was under way, and only the database knows.
+//
+// *Refused names the kind of the first row that its table did not take. Work may run again after an error, so it
+// must touch nothing outside tx. ctx bounds the unit; a cancelled ctx closes the connection, so detach it first
+// where a client may go away.
+func (db *DB) InTx(ctx context.Context, unit Unit, work func(context.Context, *Tx) error) error {
+	tx := &Tx{db: db, unit: unit}
+	defer tx.end(ctx)
+	if unit.Open {
+		if err := tx.open(ctx); err != nil {
+			return err
+		}
+	}
+	if err := work(ctx, tx); err != nil {
+		return translate("work", err)
+	}
+	return tx.commit(ctx)
+}
+
+// Stage adds a row that is written with the unit, at the latest when it commits. A refusal fails the unit.
+func (tx *Tx) Stage(kind *Kind, row Row) {
+	tx.rows = append(tx.rows, Staged{kind, row})
+}
+
+// Offer stages a row that its table may refuse because another unit was first. In an open unit kept is the table's
+// answer. Otherwise kept is an assumption: a refusal ends the unit with *Refused, and whoever runs it runs it again,
+// open.
+func (tx *Tx) Offer(ctx context.Context, kind *Kind, row Row) (kept bool, err error) {
+	if tx.session == nil {
+		tx.Stage(kind, row)
+		return true, nil
+	}
+	if tx.ended {
+		return false, errEnded
+	}
+	var p pipeline
+	if err := p.row(ctx, Staged{kind, row}); err != nil {
+		return false, err
+	}
+	err = p.send(ctx, tx.session)
+	var refused *Refused
+	if errors.As(err, &refused) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// DB opens the unit's transaction, its First rows written, for work that must read or lock. It costs the unit its
+// place in a shared commit and a round trip for each statement.
+func (tx *Tx) DB(ctx context.Context) (DBTX, error) {
+	if err := tx.open(ctx); err != nil {
+		return nil, err
+	}
+	return tx.session, nil
+}
+
+// Opened says whether the First rows have been written already.
+func (tx *Tx) Opened() bool { return tx.session != nil }
+
+// Undo takes back all that the work wrote and staged, and keeps the First rows: a rejection must not commit a side
+// write that came before it.
+func (tx *Tx) Undo() {
+	tx.rows = nil
+	tx.undo = tx.session != nil
+}
+
+func (tx *Tx) open(ctx context.Context) error {
+	if tx.ended {
+		return errEnded
+	}
+	if tx.session != nil {
+		return nil
+	}
+	p, err := tx.begin(ctx)
+	if err != nil {
+		return err
+	}
+	p.control("SAVEPOINT work")
+	return p.send(ctx, tx.session)
+}
+
+// begin takes a connection and queues what every unit starts with.
+func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
+	s, err := tx.db.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx.session = s
+	p := &pipeline{}
+	p.control("BEGIN")
+	// A literal, never set_config: a cluster that shards by tenant ignores the latter.
+	p.control("SET LOCAL lock_timeout = '" + milliseconds(tx.unit.LockTimeout) + "'")
+	for _, first := range tx.unit.First {
+		if err := p.row(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (tx *Tx) commit(ctx context.Context) error {
+	p := &pipeline{}
+	if tx.session == nil {
+		var err error
+		if p, err = tx.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if tx.undo {
+		p.control("ROLLBACK TO SAVEPOINT work")
+	}
+	slices.SortStableFunc(tx.rows, func(a, b Staged) int { return a.Kind.Rank - b.Kind.Rank })
+	for _, row := range tx.rows {
+		if err := p.row(ctx, row); err != nil {
+			return err
+		}
+	}
+	if len(p.kinds) > 0 {
+		if err := p.send(ctx, tx.session); err != nil {
+			return err
+		}
+	}
+	tag, err := tx.session.conn.Exec(ctx, "COMMIT")
+	if err != nil {
+		return commitUnknown(err)
+	}
+	// PostgreSQL answers the COMMIT of an aborted transaction with ROLLBACK and no error.
+	if tag.String() != "COMMIT" {
+		return errors.New("the transaction was aborted before its commit")
+	}
+	return nil
+}
+
+// end gives the connection back, rolled back where the unit did not commit. A connection that cannot be rolled back
+// in time is closed by the pool.
+func (tx *Tx) end(ctx context.Context) {
+	tx.ended = true
+	if tx.session == nil {
+		return
+	}
+	conn := tx.session.conn
+	if status := conn.Conn().PgConn().TxStatus(); status != 'I' && !conn.Conn().IsClosed() {
+		rollback, cancel := Detach(context.WithoutCancel(ctx), rollbackBound)
+		defer cancel()
+		_, _ = conn.Exec(rollback, "ROLLBACK") // Release closes what this leaves unclean
+	}
+	conn.Release()
+}

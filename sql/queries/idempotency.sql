@@ -1,0 +1,43 @@
+-- name: ClaimKey :exec
+-- The primary key is the lock. A second claimer waits on this row until the first transaction ends or lock_timeout
+-- fires; after a rollback the waiter owns the key. A row count of 0 says that the key is taken. The result is NULL
+-- while the work is still to come, and complete where the work staged all it writes.
+INSERT INTO idempotency_requests (
+    tenant_id, principal_id, operation, idempotency_key,
+    fingerprint, fingerprint_version, field_digests, api_version,
+    response_status, response_headers, response_body, resource_type, resource_id,
+    created_at, completed_at, expires_at
+) VALUES (
+    sqlc.arg(tenant_id), sqlc.arg(principal_id), sqlc.arg(operation), sqlc.arg(idempotency_key),
+    sqlc.arg(fingerprint), sqlc.arg(fingerprint_version), sqlc.arg(field_digests), sqlc.arg(api_version),
+    sqlc.narg(response_status), sqlc.narg(response_headers), sqlc.narg(response_body),
+    sqlc.narg(resource_type), sqlc.narg(resource_id),
+    sqlc.arg(created_at), sqlc.narg(completed_at), sqlc.narg(expires_at)
+)
+ON CONFLICT (tenant_id, principal_id, operation, idempotency_key) DO NOTHING;
+
+-- name: CompleteKey :exec
+-- Puts the result into a claim that this transaction made without one. Never a second time.
+UPDATE idempotency_requests
+SET response_status = sqlc.arg(response_status), response_headers = sqlc.arg(response_headers),
+    response_body = sqlc.arg(response_body), resource_type = sqlc.narg(resource_type),
+    resource_id = sqlc.narg(resource_id), completed_at = sqlc.arg(completed_at), expires_at = sqlc.arg(expires_at)
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
+  AND response_status IS NULL;
+
+-- name: ReadOutcome :one
+-- A statement of its own, never part of the losing INSERT: it needs a snapshot younger than the winner's COMMIT.
+SELECT fingerprint, fingerprint_version, field_digests, api_version,
+       response_status, response_headers, response_body, resource_type, resource_id, completed_at, expires_at,
+       coalesce(expires_at <= now(), false)::boolean AS expired
+FROM idempotency_requests
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key);
+
+-- name: ForgetExpiredKey :exec
+-- Judges the expiry again: between the read and this statement the key may have been claimed anew.
+DELETE FROM idempotency_requests
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
+  AND expires_at <= now();

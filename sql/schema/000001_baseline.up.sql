@@ -1,0 +1,128 @@
+-- Every table is led by tenant_id: in the primary key, in every unique index and in every request's predicate,
+-- so that plain PostgreSQL and a cluster sharded by tenant run the same statements. Ids are UUIDv7 made in Go:
+-- time-ordered keys keep inserts at the right edge of the index however large the table grows.
+
+CREATE TABLE tenants (
+    tenant_id  uuid PRIMARY KEY,
+    name       text NOT NULL CONSTRAINT tenants_name_form CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    active     boolean NOT NULL DEFAULT true,
+    created_at timestamptz NOT NULL
+);
+
+-- Tenants are the one thing that has no tenant above it: their names are unique in the whole installation.
+CREATE UNIQUE INDEX tenants_name ON tenants (name);
+
+CREATE TABLE principals (
+    tenant_id  uuid NOT NULL REFERENCES tenants,
+    id         uuid NOT NULL,
+    name       text NOT NULL CONSTRAINT principals_name_form CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    active     boolean NOT NULL DEFAULT true,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+);
+
+-- A principal may hold several live keys, so that rotating a key keeps the principal and with it the scope of
+-- its idempotency keys. Only the hash of the 256-bit secret is kept.
+CREATE TABLE api_keys (
+    tenant_id    uuid NOT NULL,
+    id           uuid NOT NULL,
+    principal_id uuid NOT NULL,
+    secret_hash  bytea NOT NULL CONSTRAINT api_keys_hash_length CHECK (octet_length(secret_hash) = 32),
+    scopes       text[] NOT NULL,
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, principal_id) REFERENCES principals (tenant_id, id)
+);
+
+-- A credential arrives before its tenant is known.
+CREATE INDEX api_keys_by_id ON api_keys (id);
+
+CREATE TABLE coupons (
+    tenant_id       uuid NOT NULL,
+    code            text NOT NULL,
+    kind            text NOT NULL CONSTRAINT coupons_kind CHECK (kind IN ('percent', 'fixed')),
+    percent         smallint CONSTRAINT coupons_percent_range CHECK (percent BETWEEN 1 AND 100),
+    amount_minor    bigint CONSTRAINT coupons_amount_positive CHECK (amount_minor > 0),
+    currency        text,
+    valid_from      timestamptz NOT NULL,
+    valid_until     timestamptz NOT NULL,
+    max_redemptions integer CONSTRAINT coupons_max_positive CHECK (max_redemptions > 0),
+    redemptions     integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, code),
+    CONSTRAINT coupons_value CHECK (CASE kind
+        WHEN 'percent' THEN percent IS NOT NULL AND amount_minor IS NULL AND currency IS NULL
+        ELSE percent IS NULL AND amount_minor IS NOT NULL AND currency IS NOT NULL END),
+    CONSTRAINT coupons_redemptions_bounded CHECK (redemptions BETWEEN 0 AND coalesce(max_redemptions, redemptions))
+);
+
+-- No foreign key to tenants or principals from the tables that every request writes: its row lock would be taken
+-- by every order of a tenant. The credential is checked in the same transaction instead.
+CREATE TABLE orders (
+    tenant_id           uuid NOT NULL,
+    id                  uuid NOT NULL,
+    principal_id        uuid NOT NULL,
+    checkout_id         text,
+    customer_id         text NOT NULL,
+    currency            text NOT NULL,
+    status              text NOT NULL CONSTRAINT orders_status
+                        CHECK (status IN ('pending', 'confirmed', 'rejected', 'cancelled')),
+    items               jsonb NOT NULL,
+    subtotal_minor      bigint NOT NULL,
+    discount_minor      bigint NOT NULL,
+    total_minor         bigint NOT NULL,
+    coupon_code         text,
+    shipping_address_id text NOT NULL,
+    metadata            jsonb NOT NULL,
+    version             bigint NOT NULL,
+    created_at          timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    CONSTRAINT orders_totals CHECK (discount_minor BETWEEN 0 AND subtotal_minor
+                                    AND total_minor = subtotal_minor - discount_minor)
+);
+
+-- The permanent business identity: it outlives every idempotency key. Orders without a checkout cost no entry.
+CREATE UNIQUE INDEX orders_checkout ON orders (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL;
+
+-- The payload's bytes are kept as written: what is delivered is what was committed.
+CREATE TABLE outbox_events (
+    tenant_id      uuid NOT NULL,
+    id             uuid NOT NULL,
+    aggregate_type text NOT NULL,
+    aggregate_id   uuid NOT NULL,
+    version        bigint NOT NULL,
+    type           text NOT NULL,
+    payload        json NOT NULL,
+    occurred_at    timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+);
+
+-- The primary key is the only arbiter of who may run. The key's column is COLLATE "C": bytes, compared as bytes.
+CREATE TABLE idempotency_requests (
+    tenant_id           uuid NOT NULL,
+    principal_id        uuid NOT NULL,
+    operation           text NOT NULL,
+    idempotency_key     text COLLATE "C" NOT NULL,
+    fingerprint         bytea NOT NULL,
+    fingerprint_version smallint NOT NULL,
+    field_digests       bytea NOT NULL,
+    api_version         text NOT NULL,
+    response_status     smallint,
+    response_headers    jsonb,
+    response_body       bytea,
+    resource_type       text,
+    resource_id         uuid,
+    created_at          timestamptz NOT NULL,
+    completed_at        timestamptz,
+    expires_at          timestamptz,
+    PRIMARY KEY (tenant_id, principal_id, operation, idempotency_key),
+    CONSTRAINT idempotency_requests_key_length CHECK (length(idempotency_key) BETWEEN 16 AND 128),
+    CONSTRAINT idempotency_requests_fingerprint_length CHECK (octet_length(fingerprint) = 32),
+    -- Whole or not at all: a result has its status, headers, body and time together.
+    CONSTRAINT idempotency_requests_result_whole CHECK (
+        num_nonnulls(response_status, response_headers, response_body, completed_at) IN (0, 4)),
+    CONSTRAINT idempotency_requests_expiry_completed CHECK (expires_at IS NULL OR completed_at IS NOT NULL),
+    CONSTRAINT idempotency_requests_resource_whole CHECK (num_nonnulls(resource_type, resource_id) IN (0, 2))
+);
