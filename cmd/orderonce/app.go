@@ -47,7 +47,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		return nil, err
 	}
 	server, err := httpapi.New(
-		httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request}, db, idempotency.New(db, c.Unit), log,
+		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request}, db, idempotency.New(db, c.Unit), log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{
@@ -97,7 +97,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 		return errors.Join(server.Close(), ignoreClosed(<-served))
 	case <-ctx.Done():
 	}
-	a.log.Info("stopping", "drain_delay", a.config.DrainDelay.String())
+	a.log.InfoContext(ctx, "stopping", "drain_delay", a.config.DrainDelay.String())
 	a.server.Drain()
 	drained := time.NewTimer(a.config.DrainDelay)
 	defer drained.Stop()

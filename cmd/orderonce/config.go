@@ -147,8 +147,11 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
-		{"acquire-timeout", c.Acquire}, {"statement-timeout", c.Statement},
-		{"idle-in-transaction-timeout", c.IdleInTransaction}, {"unit-deadline", c.Unit}, {"request-timeout", c.Request},
+		{"acquire-timeout", c.Acquire},
+		{"statement-timeout", c.Statement},
+		{"idle-in-transaction-timeout", c.IdleInTransaction},
+		{"unit-deadline", c.Unit},
+		{"request-timeout", c.Request},
 	})...)
 	wrong = append(wrong, nested([]bound{{"body-timeout", c.Body}, {"request-timeout", c.Request}})...)
 	return c, errors.Join(wrong...)

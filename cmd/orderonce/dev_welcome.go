@@ -14,10 +14,7 @@ import (
 
 // printWelcome prints what a newcomer pastes first: one order, sent twice.
 func printWelcome(out io.Writer, baseURL, databaseURL string, keys map[string]string, drop float64) {
-	key, err := uuid.NewV7()
-	if err != nil {
-		key = uuid.New()
-	}
+	key := uuid.Must(uuid.NewV7())
 	fmt.Fprintf(out, `
 OrderOnce is ready on %[1]s
 

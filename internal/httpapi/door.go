@@ -61,7 +61,7 @@ func (s *Server) call(o *operation, serve func(http.ResponseWriter, *http.Reques
 		defer func() {
 			bug := recover()
 			if bug == http.ErrAbortHandler { //nolint:errorlint // net/http panics with this very value
-				panic(bug)
+				panic(bug) //nolint:forbidigo // net/http asks for it
 			}
 			if bug != nil {
 				s.refuse(w, r, fmt.Errorf("panic: %v\n%s", bug, debug.Stack()))

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -41,8 +42,8 @@ type Server struct {
 var _ api.StrictServerInterface = (*Server)(nil)
 
 // New checks the contract and makes the server of it.
-func New(config Config, db *postgres.DB, keys *idempotency.Keys, log *slog.Logger) (*Server, error) {
-	spec, err := loadSpecification(orderonce.OpenAPI)
+func New(ctx context.Context, config Config, db *postgres.DB, keys *idempotency.Keys, log *slog.Logger) (*Server, error) {
+	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
 	if err != nil {
 		return nil, err
 	}

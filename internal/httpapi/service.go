@@ -50,7 +50,7 @@ func (s *Server) GetProblemType(_ context.Context, request api.GetProblemTypeReq
 		var page bytes.Buffer
 		err := problemPage.Execute(&page, map[string]any{
 			"Code": kind.String(), "Status": t.status, "Title": t.title, "Retryable": t.retryable,
-			"KeyAction": t.keyAction, "Meaning": s.spec.problemMeaning(kind),
+			"KeyAction": t.keyAction, "Meaning": s.spec.problemSchema(kind).Description,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("render a problem page: %w", err)

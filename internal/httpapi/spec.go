@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
@@ -35,19 +36,13 @@ type specification struct {
 
 // loadSpecification reads the contract and refuses one whose promises the server could not keep: a mutating operation
 // without an idempotency policy or a stated exemption, a private operation without a scope.
-func loadSpecification(source []byte) (*specification, error) {
-	// kin-openapi's own pattern knows the versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562).
-	openapi3.DefineStringFormatValidator("uuid", openapi3.NewCallbackValidator(func(s string) error {
-		if len(s) != len(uuid.UUID{}.String()) {
-			return errors.New("not a UUID")
-		}
-		return uuid.Validate(s)
-	}))
+func loadSpecification(ctx context.Context, source []byte) (*specification, error) {
+	defineFormats()
 	doc, err := openapi3.NewLoader().LoadFromData(source)
 	if err != nil {
 		return nil, fmt.Errorf("read the specification: %w", err)
 	}
-	if err := doc.Validate(context.Background()); err != nil {
+	if err := doc.Validate(ctx); err != nil {
 		return nil, fmt.Errorf("the specification: %w", err)
 	}
 	s := &specification{doc: doc}
@@ -61,8 +56,24 @@ func loadSpecification(source []byte) (*specification, error) {
 			s.operations = append(s.operations, o)
 		}
 	}
+	for _, kind := range fault.Kinds() {
+		if s.problemSchema(kind) == nil {
+			return nil, fmt.Errorf("the specification has no problem schema for %s", kind)
+		}
+	}
 	return s, nil
 }
+
+// defineFormats tells the validator, once for the process, what kin-openapi's own pattern does not: it knows the UUID
+// versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562).
+var defineFormats = sync.OnceFunc(func() {
+	openapi3.DefineStringFormatValidator("uuid", openapi3.NewCallbackValidator(func(s string) error {
+		if len(s) != len(uuid.UUID{}.String()) {
+			return errors.New("not a UUID")
+		}
+		return uuid.Validate(s)
+	}))
+})
 
 func readOperation(route *routers.Route) (*operation, error) {
 	op := route.Operation
@@ -121,16 +132,16 @@ func mutating(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// problemMeaning is the contract's description of a problem code.
-func (s *specification) problemMeaning(kind fault.Kind) string {
+// problemSchema is the contract's schema of a problem code; its description is what the code means.
+func (s *specification) problemSchema(kind fault.Kind) *openapi3.Schema {
 	for name, schema := range s.doc.Components.Schemas {
 		if !strings.HasPrefix(name, "Problem") || len(schema.Value.AllOf) != 2 {
 			continue
 		}
 		code := schema.Value.AllOf[1].Value.Properties["code"]
 		if code != nil && len(code.Value.Enum) == 1 && code.Value.Enum[0] == kind.String() {
-			return schema.Value.Description
+			return schema.Value
 		}
 	}
-	return ""
+	return nil
 }

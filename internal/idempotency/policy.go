@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func size(into *int) func(string) error {
 	return func(text string) error {
 		number, ok := strings.CutSuffix(text, "KiB")
 		n, err := strconv.Atoi(number)
-		if !ok || err != nil || n <= 0 {
+		if !ok || err != nil || n <= 0 || n > math.MaxInt>>10 {
 			return fmt.Errorf("%q is no size in KiB, such as 64KiB", text)
 		}
 		*into = n << 10

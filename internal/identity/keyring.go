@@ -81,7 +81,7 @@ type Keyring struct {
 func NewKeyring(db *postgres.DB) *Keyring {
 	known, err := lru.New[uuid.UUID, Principal](remembered)
 	if err != nil {
-		panic(err) // only for a size that is not positive
+		panic(err) //nolint:forbidigo // a size that is not positive, in this very file
 	}
 	return &Keyring{db: db, known: known}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bojanz/currency"
 	"github.com/google/uuid"
@@ -16,6 +17,9 @@ import (
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
 )
+
+// maxMetadataName is in characters. OpenAPI 3.0 cannot say it: it has no propertyNames.
+const maxMetadataName = 64
 
 // Placement is what a caller asks for. Its lengths and ranges have been checked against the contract.
 type Placement struct {
@@ -67,6 +71,11 @@ func Place(ctx context.Context, tx *postgres.Tx, p Placement) (Order, error) {
 func draft(p Placement) (Order, error) {
 	if !currency.IsValid(p.Currency) {
 		return Order{}, fault.Invalid("/currency", "is no active ISO 4217 currency")
+	}
+	for name := range p.Metadata {
+		if n := utf8.RuneCountInString(name); n < 1 || n > maxMetadataName {
+			return Order{}, fault.Invalid("/metadata", fmt.Sprintf("names must have 1 to %d characters", maxMetadataName))
+		}
 	}
 	total, err := subtotal(p.Items)
 	if err != nil {

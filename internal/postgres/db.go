@@ -10,12 +10,11 @@ import (
 	"fmt"
 	"time"
 
-	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"orderonce/internal/fault"
 )
@@ -165,7 +164,7 @@ func (s *session) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	if err := s.prepare(ctx, sql); err != nil {
 		return nil, err
 	}
-	return s.conn.Query(ctx, sql, args...)
+	return s.conn.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller reads the rows
 }
 
 func (s *session) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {

@@ -55,7 +55,7 @@ var (
 func importers() []string {
 	places := []string{
 		"planted/internal/postgres/localpg", "planted/internal/postgres/postgrestest", "planted/internal/httpapi/api",
-		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go",
+		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", ".",
 	}
 	for name := range floor {
 		places = append(places, "planted/internal/"+name)
@@ -70,7 +70,8 @@ func targets() []string {
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
 		"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/sdk/trace",
 		"go.opentelemetry.io/otel/exporters/prometheus",
-		"orderonce/sql/schema", "orderonce/clients/go", "orderonce/test/helper", "orderonce/internal/httpapi/api",
+		"orderonce", "orderonce/sql/schema", "orderonce/clients/go", "orderonce/test/helper",
+		"orderonce/internal/httpapi/api",
 		"orderonce/internal/postgres/localpg", "orderonce/internal/postgres/postgrestest",
 	}
 	for name := range floor {
@@ -93,13 +94,16 @@ func broken(importer, target string, test bool) []string {
 		}
 	}
 	first, _, _ := strings.Cut(target, "/")
-	local, standard := first == "orderonce", !strings.Contains(first, ".") && first != "orderonce"
+	own := first == "orderonce"
+	local, standard := own && target != first, !own && !strings.Contains(first, ".")
 	from, inside := strings.CutPrefix(place, "internal/")
 	from, _, _ = strings.Cut(from, "/")
 	to, internal := strings.CutPrefix(target, "orderonce/internal/")
 	to, _, _ = strings.Cut(to, "/")
 
 	switch {
+	case place == ".":
+		breaks("floor-0-contract", !test && !standard)
 	case place == "sql/schema":
 		breaks("floor-0-schema", !test && !standard)
 	case place == "internal/fault":
@@ -115,6 +119,7 @@ func broken(importer, target string, test bool) []string {
 		breaks("clients", !test && local && target != "orderonce/clients/go")
 	}
 
+	breaks("contract", target == "orderonce" && !test && !under("internal/httpapi", "cmd", "test", "."))
 	breaks("generated-api", target == "orderonce/internal/httpapi/api" && !under("internal/httpapi"))
 	breaks("test-databases", target == "orderonce/internal/postgres/postgrestest" && !test &&
 		!under("test", "internal/postgres/postgrestest"))
@@ -139,11 +144,12 @@ func TestEveryImportRule(t *testing.T) {
 	want, planted := verdicts{}, map[string]int{}
 	for _, importer := range importers() {
 		for i, target := range targets() {
-			if target == "orderonce/"+importer || "orderonce/"+strings.TrimPrefix(importer, "planted/") == target {
+			own := target == path.Join("orderonce", strings.TrimPrefix(importer, "planted/"))
+			if own || importer == "." && target == "orderonce/clients/go" { // the latter would be a cycle here
 				continue
 			}
 			for _, suffix := range []string{".go", "_test.go"} {
-				file := fmt.Sprintf("%s/import%02d%s", importer, i, suffix)
+				file := path.Join(importer, fmt.Sprintf("import%02d%s", i, suffix))
 				write(t, dir, file, fmt.Sprintf("package %s\n\nimport _ %q\n", packageName(importer), target))
 				rules := broken(importer, target, suffix == "_test.go")
 				if len(rules) > 0 {
@@ -278,10 +284,10 @@ func plant(t *testing.T) string {
 	}
 	write(t, dir, "go.mod", mod)
 	for _, target := range targets() {
-		local, isLocal := strings.CutPrefix(target, "orderonce/")
+		local, isLocal := strings.CutPrefix(target+"/", "orderonce/")
 		switch {
 		case isLocal:
-			write(t, dir, local+"/doc.go", "package "+packageName(target)+"\n")
+			write(t, dir, path.Join(local, "doc.go"), "package "+packageName(target)+"\n")
 		case strings.Contains(target, "."):
 			write(t, dir, "hollow/"+target+"/doc.go", "package "+packageName(target)+"\n")
 		}
@@ -352,8 +358,11 @@ func configuredRules(t *testing.T) []string {
 
 func packageName(dir string) string {
 	name := path.Base(dir)
-	if name == "v5" || name == "go" {
-		name = "p" + name
+	switch name {
+	case "v5", "go":
+		return "p" + name
+	case ".":
+		return "orderonce"
 	}
 	return name
 }
