@@ -47,7 +47,10 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		return nil, err
 	}
 	server, err := httpapi.New(
-		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request}, db, idempotency.New(db, c.Unit), log,
+		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, db,
+		idempotency.New(db, idempotency.Config{
+			Deadline: c.Unit, TenantShare: int(c.MaxConnections) * 3 / 4, TenantWait: c.Acquire,
+		}), log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{

@@ -33,6 +33,7 @@ var settings = []setting{
 	{"ready-file", "", "file to write JSON to once requests are answered: base_url, pids and, in dev, keys"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"max-connections", "16", "connections to the database at most"},
+	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
 	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
 	{"idle-in-transaction-timeout", "8s", "PostgreSQL's idle_in_transaction_session_timeout"},
@@ -53,7 +54,7 @@ type config struct {
 	MaxConnections                               int32
 	Acquire, Statement, IdleInTransaction        time.Duration
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
-	MaxBody                                      int64
+	MaxBody, MaxInFlight                         int64
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -140,13 +141,15 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
 		MaxConnections: int32(count("max-connections", 32)), MaxBody: count("max-body", 64),
-		Acquire: duration("acquire-timeout"), Statement: duration("statement-timeout"),
+		MaxInFlight: count("max-in-flight", 64),
+		Acquire:     duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
 		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),
 	}
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
+		{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 		{"acquire-timeout", c.Acquire},
 		{"statement-timeout", c.Statement},
 		{"idle-in-transaction-timeout", c.IdleInTransaction},

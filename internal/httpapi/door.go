@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,9 @@ import (
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 )
+
+// shed is the pause that a request is told which came while too many others were under way.
+const shed = time.Second
 
 const keyHeader = "Idempotency-Key"
 
@@ -41,6 +45,12 @@ func callOf(ctx context.Context) *call {
 // contract says, in this order. What fails here has consumed nothing.
 func (s *Server) door(o *operation, next http.Handler) http.Handler {
 	return s.call(o, func(w http.ResponseWriter, r *http.Request, c *call) error {
+		if o.scope != "" {
+			defer s.inFlight.Add(-1)
+			if s.inFlight.Add(1) > s.config.InFlight {
+				return &fault.Error{Kind: fault.Busy, Detail: "Too many requests at once.", RetryAfter: shed}
+			}
+		}
 		r, err := s.admit(w, r, c)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ type world struct {
 }
 
 func defaultConfig() Config {
-	return Config{MaxBody: 256 << 10, BodyRead: 5 * time.Second, Request: 15 * time.Second}
+	return Config{MaxBody: 256 << 10, BodyRead: 5 * time.Second, Request: 15 * time.Second, InFlight: 1024}
 }
 
 func setup(t *testing.T) *world {
@@ -57,13 +57,17 @@ func setupWith(t *testing.T, config Config) *world {
 	w.must(err)
 	t.Cleanup(db.Close)
 	w.db = db
-	w.server, err = New(t.Context(), config, db, idempotency.New(db, 10*time.Second), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.server, err = New(t.Context(), config, db, keysOf(db), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	w.must(err)
 	listening := httptest.NewServer(w.server)
 	t.Cleanup(listening.Close)
 	w.base = listening.URL
 	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
 	return w
+}
+
+func keysOf(db *postgres.DB) *idempotency.Keys {
+	return idempotency.New(db, idempotency.Config{Deadline: 10 * time.Second, TenantShare: 12, TenantWait: 3 * time.Second})
 }
 
 func (w *world) must(err error) {

@@ -35,6 +35,7 @@ func (s *Server) once(ctx context.Context, work func(context.Context, *postgres.
 		APIVersion: c.apiVersion,
 		Parameters: c.parameters,
 		Before:     []postgres.Staged{c.principal.Confirm(c.operation.scope)},
+		Authorise:  func(ctx context.Context) error { return s.authenticate(ctx, c) },
 	}
 	outcome, err := s.keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
 		r, err := work(ctx, tx)

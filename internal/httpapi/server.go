@@ -25,6 +25,7 @@ type Config struct {
 	MaxBody  int64         // bytes of a body
 	BodyRead time.Duration // the wait for a body
 	Request  time.Duration // one request from its head to its answer
+	InFlight int64         // requests at once, those for health and documents not counted; then fault.Busy
 }
 
 // Server answers the API. It is an http.Handler, safe for concurrent use.
@@ -37,6 +38,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   *http.ServeMux
 	draining atomic.Bool
+	inFlight atomic.Int64
 }
 
 var _ api.StrictServerInterface = (*Server)(nil)

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"orderonce/internal/fault"
@@ -24,16 +25,29 @@ import (
 // connection each cost one. Past it the client is told to come back.
 const maxTries = 8
 
+// Config bounds what one request and one tenant may take.
+type Config struct {
+	Deadline    time.Duration // one request from its first claim to its answer, the client's patience notwithstanding
+	TenantShare int           // units of one tenant that run at once in this process; less than the pool has connections
+	TenantWait  time.Duration // the wait for one of them; then fault.Busy
+}
+
 // Keys runs operations under their idempotency keys. Safe for concurrent use.
 type Keys struct {
 	db       *postgres.DB
 	deadline time.Duration
+	gate     gate
+	flights  flights
 }
 
-// New serves keys from db. deadline bounds one Do from its first claim to its answer, the client's own patience
-// notwithstanding.
-func New(db *postgres.DB, deadline time.Duration) *Keys {
-	return &Keys{db: db, deadline: deadline}
+// New serves keys from db.
+func New(db *postgres.DB, config Config) *Keys {
+	return &Keys{
+		db: db, deadline: config.Deadline,
+		gate: gate{
+			share: int64(max(config.TenantShare, 1)), patience: config.TenantWait, tenants: map[uuid.UUID]*turns{},
+		},
+	}
 }
 
 // Request is one try of a client.
@@ -45,6 +59,9 @@ type Request struct {
 	// Before are rows written ahead of the claim, such as the check of the caller's credential. Where its table
 	// refuses one, nothing is claimed or replayed and Do returns the *postgres.Refused.
 	Before []postgres.Staged
+	// Authorise judges the caller by the database of now, before an answer is given that no unit of the caller's own
+	// has checked.
+	Authorise func(context.Context) error
 }
 
 // Work does the operation's business on tx and says what to answer.
@@ -58,11 +75,6 @@ type Work func(ctx context.Context, tx *postgres.Tx) (Answer, error)
 // Once the claim is on its way the caller's cancellation no longer counts: the unit is finished and recorded, so
 // that the retry replays. An error other than fault.OutcomeUnknown stored nothing.
 func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, error) {
-	if err := ctx.Err(); err != nil {
-		return Outcome{}, fault.Wrap(fault.Busy, "begin", err)
-	}
-	ctx, cancel := postgres.Detach(ctx, k.deadline)
-	defer cancel()
 	r := run{
 		keys:      k,
 		request:   &request,
@@ -70,6 +82,49 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 		work:      work,
 		waitUntil: time.Now().Add(request.Policy.Wait),
 	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return Outcome{}, fault.Wrap(fault.Busy, "begin", err)
+		}
+		ahead, err := k.flights.join(&r)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if ahead == nil {
+			return r.lead(ctx)
+		}
+		outcome, again, err := r.follow(ctx, ahead)
+		k.flights.leave(ahead)
+		if !again {
+			return outcome, err
+		}
+	}
+}
+
+// lead runs the request for itself and for its followers, to whom it leaves the outcome whatever happens.
+func (r *run) lead(ctx context.Context) (Outcome, error) {
+	outcome, err := Outcome{}, errPanicked
+	defer func() { r.keys.flights.land(r.request.Scope, outcome, err) }()
+	outcome, err = r.inTurn(ctx)
+	return outcome, err
+}
+
+// errPanicked is what followers learn of work that never returned.
+var errPanicked = errors.New("the work panicked")
+
+func (r *run) inTurn(ctx context.Context) (Outcome, error) {
+	leave, err := r.keys.gate.enter(ctx, r.request.Scope.Tenant)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer leave()
+	ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
+	defer cancel()
+	return r.decide(ctx)
+}
+
+// decide runs the unit until the database has decided, at most maxTries times.
+func (r *run) decide(ctx context.Context) (Outcome, error) {
 	var err error
 	for try := range maxTries {
 		if try > 0 && errors.Is(err, postgres.ErrTransient) {
