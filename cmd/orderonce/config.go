@@ -149,7 +149,6 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
-		{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 		{"acquire-timeout", c.Acquire},
 		{"statement-timeout", c.Statement},
 		{"idle-in-transaction-timeout", c.IdleInTransaction},

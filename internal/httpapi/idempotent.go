@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/faultpoint"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
@@ -54,6 +55,7 @@ func (s *Server) once(ctx context.Context, work func(context.Context, *postgres.
 	if err != nil {
 		return stored{}, err
 	}
+	faultpoint.Hit(faultpoint.BeforeResponse)
 	return stored{outcome}, nil
 }
 
