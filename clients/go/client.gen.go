@@ -1378,7 +1378,7 @@ type KeyedUnavailableProblem struct {
 	union json.RawMessage
 }
 
-// Metadata Up to 20 strings of the caller's own, returned as given.
+// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 type Metadata map[string]string
 
 // MinorUnits An amount of money in the currency's minor unit, such as cents.
@@ -1404,7 +1404,7 @@ type Order struct {
 	Id    openapi_types.UUID `json:"id"`
 	Items []OrderItem        `json:"items"`
 
-	// Metadata Up to 20 strings of the caller's own, returned as given.
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 	Metadata Metadata `json:"metadata"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
@@ -1458,7 +1458,7 @@ type PlaceOrder struct {
 	CustomerId ClientId    `json:"customer_id"`
 	Items      []OrderItem `json:"items"`
 
-	// Metadata Up to 20 strings of the caller's own, returned as given.
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
@@ -2574,6 +2574,9 @@ type ApiVersion string
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
+// Prefer defines model for Prefer.
+type Prefer = string
+
 // BadRequest The request cannot be read: broken JSON, a duplicate member, a NUL or invalid Unicode, a number that is no 64-bit integer, an unknown or malformed parameter. Nothing was consumed. Correct it; an idempotency key may be kept.
 type BadRequest = ProblemInvalidRequest
 
@@ -2634,6 +2637,10 @@ type CreateOrderParams struct {
 
 	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
 	APIVersion *CreateOrderParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
@@ -3982,6 +3989,17 @@ func NewCreateOrderRequestWithBody(server string, params *CreateOrderParams, con
 			req.Header.Set("API-Version", headerParam1)
 		}
 
+		if params.Prefer != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam2)
+		}
+
 	}
 
 	return req, nil
@@ -4400,6 +4418,7 @@ type CreateOrderResponse201Headers struct {
 	IdempotencyKeyExpires string
 	IdempotencyReplayed   bool
 	Location              string
+	PreferenceApplied     *string
 }
 
 // CreateOrderResponse401Headers the declared response headers of an HTTP 401 response for CreateOrder
@@ -5185,6 +5204,13 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 				return nil, err
 			}
 			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
 		}
 		response.Headers201 = &headers
 	case rsp.StatusCode == 401:

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,6 +77,11 @@ type ready struct {
 // gets time to go elsewhere, the requests under way end, the pool closes.
 func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(baseURL string) error) error {
 	defer a.db.Close()
+	purging, stopPurging := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { idempotency.NewPurger(a.db, a.log).Run(purging) })
+	defer background.Wait()
+	defer stopPurging()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

@@ -152,6 +152,8 @@ func TestSpecificationIsRefused(t *testing.T) {
 		"an operation without an id":               {replace("operationId: createOrder", "x-id: createOrder"), "operationId"},
 		"a document that is no OpenAPI":            {"openapi: 3.0.3", "specification"},
 		"an exemption with an empty reason":        {replace("x-idempotency:", "x-idempotency-exempt: ''\n      x-other:"), "neither x-idempotency nor"},
+		"a retention shorter than a retry window":  {replace("retention: 72h", "retention: 48h"), "manual-replay"},
+		"no published retry windows":               {replace("x-retry-windows", "x-other"), "x-retry-windows"},
 		"a size of a policy that cannot be parsed": {replace("max-response: 64KiB", "max-response: 64KB"), "max-response"},
 	} {
 		if _, err := loadSpecification(t.Context(), []byte(test.spec)); err == nil || !strings.Contains(err.Error(), test.want) {

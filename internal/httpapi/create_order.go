@@ -12,20 +12,21 @@ import (
 // CreateOrder places an order, once per idempotency key.
 func (s *Server) CreateOrder(ctx context.Context, request api.CreateOrderRequestObject) (api.CreateOrderResponseObject, error) {
 	placement := placementOf(callOf(ctx), request.Body)
-	return s.once(ctx, func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, s.rebuiltOrder(created), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		order, err := orders.Place(ctx, tx, placement)
-		if err != nil {
-			return reply{}, err
-		}
-		response := api.CreateOrder201JSONResponse{
-			Body:    orderOf(order),
-			Headers: api.CreateOrder201ResponseHeaders{Location: orderPath(order.ID.String()), ETag: etagOf(order)},
-		}
-		return reply{
-			visit:    response.VisitCreateOrderResponse,
-			resource: idempotency.Resource{Type: "order", ID: order.ID},
-		}, nil
+		return created(order), err
 	})
+}
+
+func created(order orders.Order) reply {
+	response := api.CreateOrder201JSONResponse{
+		Body:    orderOf(order),
+		Headers: api.CreateOrder201ResponseHeaders{Location: orderPath(order.ID.String()), ETag: etagOf(order)},
+	}
+	return reply{
+		visit:    response.VisitCreateOrderResponse,
+		resource: idempotency.Resource{Type: "order", ID: order.ID},
+	}
 }
 
 func placementOf(c *call, body *api.PlaceOrder) orders.Placement {

@@ -31,6 +31,7 @@ type call struct {
 	recalled   bool // the principal is remembered, not confirmed yet
 	key        idempotency.Key
 	apiVersion string
+	wait       time.Duration // how long a duplicate waits: the policy's bound, or less where the client prefers
 	parameters *idempotency.Parameters
 }
 
@@ -103,6 +104,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 		if c.key, err = idempotency.ParseKey(r.Header.Values(keyHeader)); err != nil {
 			return nil, err
 		}
+		c.preferWait(w, r)
 	}
 	var document any
 	var body []byte

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"orderonce/internal/fault"
 	"orderonce/internal/faultpoint"
 	"orderonce/internal/idempotency"
@@ -27,9 +29,15 @@ type reply struct {
 // once runs work under the request's idempotency key and answers with the first outcome of that key. Work may run
 // several times before one commit, so it must touch nothing outside tx. A rejection among its errors is stored like a
 // success; any other error stores nothing.
-func (s *Server) once(ctx context.Context, work func(context.Context, *postgres.Tx) (reply, error)) (stored, error) {
+//
+// Where the first body was not kept, rebuild makes the answer of the resource as it is now.
+func (s *Server) once(
+	ctx context.Context, rebuild func(context.Context, uuid.UUID) (reply, error),
+	work func(context.Context, *postgres.Tx) (reply, error),
+) (stored, error) {
 	c := callOf(ctx)
 	policy := *c.operation.policy
+	policy.Wait = c.wait
 	request := idempotency.Request{
 		Scope:      policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, c.key),
 		Policy:     policy,
@@ -52,11 +60,25 @@ func (s *Server) once(ctx context.Context, work func(context.Context, *postgres.
 	if refused := (*postgres.Refused)(nil); errors.As(err, &refused) && refused.By == identity.Credential {
 		err = s.denied(ctx, c)
 	}
+	if err == nil && outcome.ByReference {
+		err = restore(ctx, &outcome, rebuild)
+	}
 	if err != nil {
 		return stored{}, err
 	}
 	faultpoint.Hit(faultpoint.BeforeResponse)
 	return stored{outcome}, nil
+}
+
+// restore gives an outcome that was kept by reference its body again. The status stays the first one.
+func restore(ctx context.Context, outcome *idempotency.Outcome, rebuild func(context.Context, uuid.UUID) (reply, error)) error {
+	r, err := rebuild(ctx, outcome.Resource.ID)
+	if err != nil {
+		return err
+	}
+	now, err := record(r)
+	outcome.Header, outcome.Body = now.Header, now.Body
+	return err
 }
 
 // denied explains why the unit did not confirm the credential.

@@ -1,11 +1,32 @@
 package httpapi
 
 import (
+	"context"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"orderonce/internal/httpapi/api"
 	"orderonce/internal/orders"
+	"orderonce/internal/postgres"
 )
+
+// findOrder reads an order of the caller's tenant.
+func (s *Server) findOrder(ctx context.Context, id uuid.UUID) (order orders.Order, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+		order, err = orders.Find(ctx, db, callOf(ctx).principal.Tenant, id)
+		return err
+	})
+	return order, err
+}
+
+// rebuiltOrder makes a keyed operation's answer of the order as it is now.
+func (s *Server) rebuiltOrder(answer func(orders.Order) reply) func(context.Context, uuid.UUID) (reply, error) {
+	return func(ctx context.Context, id uuid.UUID) (reply, error) {
+		order, err := s.findOrder(ctx, id)
+		return answer(order), err
+	}
+}
 
 func orderPath(id string) string { return "/orders/" + id }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
@@ -55,6 +56,9 @@ func loadSpecification(ctx context.Context, source []byte) (*specification, erro
 			}
 			s.operations = append(s.operations, o)
 		}
+	}
+	if err := s.checkRetention(); err != nil {
+		return nil, err
 	}
 	for _, kind := range fault.Kinds() {
 		if s.problemSchema(kind) == nil {
@@ -130,6 +134,28 @@ func (o *operation) readPolicy() error {
 
 func mutating(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// checkRetention refuses a retention that ends while a published retry window is still open: the late retry would be
+// taken for a new request.
+func (s *specification) checkRetention() error {
+	windows, _ := s.doc.Extensions["x-retry-windows"].(map[string]any)
+	if len(windows) == 0 {
+		return errors.New("the specification publishes no x-retry-windows")
+	}
+	for name, value := range windows {
+		text, _ := value.(string)
+		window, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("x-retry-windows: %s: %w", name, err)
+		}
+		for _, o := range s.operations {
+			if o.policy != nil && o.policy.Retention <= window {
+				return fmt.Errorf("%s forgets keys after %s, but retries may come for %s (%s)", o.id, o.policy.Retention, window, name)
+			}
+		}
+	}
+	return nil
 }
 
 // problemSchema is the contract's schema of a problem code; its description is what the code means.

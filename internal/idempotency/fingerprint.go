@@ -18,6 +18,18 @@ type fingerprint struct {
 	sum     [sha256.Size]byte
 }
 
+// rules make the fingerprint of a request by one version of the rules.
+type rules func(apiVersion, operation string, p *Parameters) fingerprint
+
+// ruleBook is the rules that this binary can recognise old records by, and the version that it writes. A change of
+// the rules takes two deploys: one that knows the new version, and, when every process does, one that writes it.
+type ruleBook struct {
+	writes int16
+	known  map[int16]rules
+}
+
+var currentRules = ruleBook{writes: rulesVersion, known: map[int16]rules{rulesVersion: print}}
+
 // print makes the fingerprint of a request: SHA-256 over its rules version, API version, operation and parameters,
 // each framed by its length so that no two requests can meet by concatenation.
 func print(apiVersion, operation string, p *Parameters) fingerprint {

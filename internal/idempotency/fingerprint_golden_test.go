@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -96,35 +97,43 @@ func pin(t *testing.T, what string, pinned *string, made string) {
 	}
 }
 
-// decodeBody reads JSON as the door does: numbers are int64.
 func decodeBody(t *testing.T, document string) any {
 	t.Helper()
-	decoder := json.NewDecoder(bytes.NewReader([]byte(document)))
+	value, err := decodeJSON(document)
+	if err != nil {
+		t.Fatalf("%s: %v", document, err)
+	}
+	return value
+}
+
+// decodeJSON reads a document as the door does: its numbers are int64.
+func decodeJSON(document string) (any, error) {
+	decoder := json.NewDecoder(strings.NewReader(document))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		t.Fatalf("%s: %v", document, err)
+		return nil, err
 	}
-	return integers(t, value)
+	return integers(value)
 }
 
-func integers(t *testing.T, value any) any {
-	t.Helper()
+func integers(value any) (any, error) {
+	var err error
 	switch v := value.(type) {
 	case map[string]any:
 		for name := range v {
-			v[name] = integers(t, v[name])
+			if v[name], err = integers(v[name]); err != nil {
+				return nil, err
+			}
 		}
 	case []any:
 		for i := range v {
-			v[i] = integers(t, v[i])
+			if v[i], err = integers(v[i]); err != nil {
+				return nil, err
+			}
 		}
 	case json.Number:
-		n, err := v.Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return v.Int64()
 	}
-	return value
+	return value, nil
 }

@@ -1,12 +1,15 @@
 package idempotency
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"pgregory.net/rapid"
 )
@@ -253,10 +256,16 @@ func TestValuesThatLookAlikeHaveTheirOwnPrints(t *testing.T) {
 	t.Parallel()
 	seen := map[[32]byte]any{}
 	for _, value := range []any{
-		int64(1), "1", true, "true", false, nil, "null", "", map[string]any{}, []any{}, "{}", "[]", int64(0), int64(-1),
+		int64(1), "1", true, "true", false, nil, "null", "",
+		map[string]any{},
+		[]any{},
+		"{}", "[]", int64(0), int64(-1),
 		int64(1 << 53), int64(1<<53 + 1), int64(math.MaxInt64 - 1), int64(math.MaxInt64), int64(math.MinInt64), "9007199254740992",
-		[]any{nil}, []any{[]any{}}, []any{int64(1), int64(2)}, []any{int64(2), int64(1)}, // arrays keep their order
-		"é", "e\u0301", // strings are compared as given: composed and decomposed are two
+		[]any{nil},
+		[]any{[]any{}},
+		[]any{int64(1), int64(2)},
+		[]any{int64(2), int64(1)}, // arrays keep their order
+		"é", "e\u0301",            // strings are compared as given: composed and decomposed are two
 	} {
 		for _, document := range []any{value, map[string]any{"a": value}} {
 			sum := sumOf(t, document)
@@ -278,4 +287,21 @@ func TestValueWithoutARuleIsAnError(t *testing.T) {
 			}
 		}
 	}
+}
+
+// spellScalar writes text with or without escapes, and everything else in the one way there is.
+func spellScalar(t *rapid.T, value any, escaped bool) string {
+	word, isText := value.(string)
+	if !isText || !escaped {
+		plain, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(plain)
+	}
+	out := `"`
+	for _, unit := range utf16.Encode([]rune(word)) {
+		out += fmt.Sprintf(`\u%04x`, unit)
+	}
+	return out + `"`
 }

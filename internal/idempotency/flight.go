@@ -78,6 +78,17 @@ func (f *flights) land(scope Scope, outcome Outcome, err error) {
 	close(flight.landed)
 }
 
+// Followers is how many requests of this process wait for the leader of their scope.
+func (k *Keys) Followers() int {
+	k.flights.mu.Lock()
+	defer k.flights.mu.Unlock()
+	n := 0
+	for _, waiting := range k.flights.followers {
+		n += waiting
+	}
+	return n
+}
+
 // follow waits for the leader and answers with its outcome, after the checks that every replay makes: the caller's
 // parameters and the caller's rights of now. again says that the leader failed, and leadership is free.
 func (r *run) follow(ctx context.Context, ahead *flight) (outcome Outcome, again bool, err error) {

@@ -36,6 +36,7 @@ type Config struct {
 type Keys struct {
 	db       *postgres.DB
 	deadline time.Duration
+	rules    ruleBook
 	gate     gate
 	flights  flights
 }
@@ -43,7 +44,7 @@ type Keys struct {
 // New serves keys from db.
 func New(db *postgres.DB, config Config) *Keys {
 	return &Keys{
-		db: db, deadline: config.Deadline,
+		db: db, deadline: config.Deadline, rules: currentRules,
 		gate: gate{
 			share: int64(max(config.TenantShare, 1)), patience: config.TenantWait, tenants: map[uuid.UUID]*turns{},
 		},
@@ -78,7 +79,7 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 	r := run{
 		keys:      k,
 		request:   &request,
-		print:     print(request.APIVersion, request.Scope.Operation, request.Parameters),
+		print:     k.rules.known[k.rules.writes](request.APIVersion, request.Scope.Operation, request.Parameters),
 		work:      work,
 		waitUntil: time.Now().Add(request.Policy.Wait),
 	}
@@ -150,8 +151,8 @@ type run struct {
 	print     fingerprint
 	work      Work
 	waitUntil time.Time
-	open      bool    // a table refused a staged row: work must learn that while its transaction is open
-	unknown   *Answer // what a COMMIT whose outcome is unknown would have stored
+	open      bool        // a table refused a staged row: work must learn that while its transaction is open
+	unknown   *completion // what a COMMIT whose outcome is unknown would have stored
 }
 
 // errVanished says that the record which took the key away is gone: purged, or expired and forgotten.
@@ -209,7 +210,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		if answer.Rejected {
 			tx.Undo()
 		}
-		if done, err = complete(answer, r.request.Policy.Retention); err != nil {
+		if done, err = complete(answer, r.request.Policy); err != nil {
 			return err
 		}
 		if tx.Opened() {
@@ -220,7 +221,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		return nil
 	})
 	if errors.Is(err, postgres.ErrCommitUnknown) {
-		r.unknown = &done.answer
+		r.unknown = done
 	}
 	if err != nil {
 		return Outcome{}, err
@@ -249,9 +250,16 @@ func (r *run) recorded(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 		return Outcome{}, errVanished
-	case row.FingerprintVersion != r.print.version:
-		return Outcome{}, fmt.Errorf("fingerprint rules version %d is not known here", row.FingerprintVersion)
-	case !bytes.Equal(row.Fingerprint, r.print.sum[:]):
+	}
+	rules, ok := r.keys.rules.known[row.FingerprintVersion]
+	if !ok {
+		newer := fault.New(fault.Unavailable, "Another version of the service knows this key.")
+		newer.RetryAfter = time.Second
+		return Outcome{}, newer
+	}
+	print := rules(r.request.APIVersion, scope.Operation, r.request.Parameters)
+	switch {
+	case !bytes.Equal(row.Fingerprint, print.sum[:]):
 		return Outcome{}, r.reused(row.FieldDigests)
 	case row.ResponseStatus == nil:
 		return Outcome{}, fault.New(fault.RecordIncomplete, "")
@@ -270,8 +278,9 @@ func (r *run) replay(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
 	if row.ExpiresAt != nil {
 		outcome.Expires = *row.ExpiresAt
 	}
+	outcome.ByReference = row.ResponseBody == nil
 	// A COMMIT of our own that turned out well is still the first answer.
-	outcome.Replayed = r.unknown == nil || !bytes.Equal(r.unknown.Body, row.ResponseBody)
+	outcome.Replayed = r.unknown == nil || !r.unknown.recordedAs(row)
 	return outcome, nil
 }
 

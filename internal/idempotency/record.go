@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,26 +45,37 @@ type Outcome struct {
 	Answer
 	Replayed bool      // the answer is the first request's
 	Expires  time.Time // when the key is forgotten
+	// ByReference says that the first answer's body was not kept: it is to be made of Resource as that is now.
+	ByReference bool
 }
 
 // completion is the part of a record that the work's end brings.
 type completion struct {
 	answer      Answer
 	headers     json.RawMessage
+	body        []byte // nil where the record only refers to the resource
 	completedAt time.Time
 	expiresAt   time.Time
 }
 
-func complete(answer Answer, retention time.Duration) (*completion, error) {
+// complete decides how an answer is remembered. One that is too large is kept by reference where it has a resource to
+// refer to, and whole where it has none: never cut, and never by running the work again.
+func complete(answer Answer, policy Policy) (*completion, error) {
 	headers, err := json.Marshal(answer.Header)
 	if err != nil {
 		return nil, fmt.Errorf("encode the headers: %w", err)
 	}
-	if answer.Body == nil {
-		answer.Body = []byte{}
-	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	return &completion{answer: answer, headers: headers, completedAt: now, expiresAt: now.Add(retention)}, nil
+	c := &completion{answer: answer, headers: headers, completedAt: now, expiresAt: now.Add(policy.Retention)}
+	if answer.Resource == nil || !policy.Reference && len(answer.Body) <= policy.MaxResponse {
+		c.body = append([]byte{}, answer.Body...) // an empty body is not NULL
+	}
+	return c, nil
+}
+
+// recordedAs says whether the record is this completion's: times of one microsecond and equal bytes are.
+func (c *completion) recordedAs(row idempotencydb.ReadOutcomeRow) bool {
+	return row.CompletedAt != nil && row.CompletedAt.Equal(c.completedAt) && bytes.Equal(row.ResponseBody, c.body)
 }
 
 func (c *completion) resource() (kind *string, id *uuid.UUID) {
@@ -92,7 +104,7 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 	}
 	if done := c.completion; done != nil {
 		status := int16(done.answer.Status)
-		params.ResponseStatus, params.ResponseHeaders, params.ResponseBody = &status, done.headers, done.answer.Body
+		params.ResponseStatus, params.ResponseHeaders, params.ResponseBody = &status, done.headers, done.body
 		params.ResourceType, params.ResourceID = done.resource()
 		params.CompletedAt, params.ExpiresAt = &done.completedAt, &done.expiresAt
 	}
@@ -111,7 +123,7 @@ func (r *result) Write(ctx context.Context, db postgres.DBTX) error {
 	params := idempotencydb.CompleteKeyParams{
 		TenantID: r.scope.Tenant, PrincipalID: r.scope.Principal, Operation: r.scope.Operation,
 		IdempotencyKey: string(r.scope.Key),
-		ResponseStatus: &status, ResponseHeaders: done.headers, ResponseBody: done.answer.Body,
+		ResponseStatus: &status, ResponseHeaders: done.headers, ResponseBody: done.body,
 		CompletedAt: &done.completedAt, ExpiresAt: &done.expiresAt,
 	}
 	params.ResourceType, params.ResourceID = done.resource()

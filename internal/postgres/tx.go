@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"orderonce/internal/faultpoint"
 )
 
 // Unit says how a unit of work begins.
@@ -122,6 +124,7 @@ func (tx *Tx) open(ctx context.Context) error {
 
 // begin takes a connection and queues what every unit starts with.
 func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
+	faultpoint.Hit(faultpoint.BeforeClaim)
 	s, err := tx.db.acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -161,6 +164,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 			return err
 		}
 	}
+	faultpoint.Hit(faultpoint.AfterClaim)
 	tag, err := tx.session.conn.Exec(ctx, "COMMIT")
 	if err != nil {
 		return commitUnknown(err)
@@ -169,6 +173,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 	if tag.String() != "COMMIT" {
 		return errors.New("the transaction was aborted before its commit")
 	}
+	faultpoint.Hit(faultpoint.AfterCommit)
 	return nil
 }
 

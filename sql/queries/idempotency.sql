@@ -20,7 +20,7 @@ ON CONFLICT (tenant_id, principal_id, operation, idempotency_key) DO NOTHING;
 -- Puts the result into a claim that this transaction made without one. Never a second time.
 UPDATE idempotency_requests
 SET response_status = sqlc.arg(response_status), response_headers = sqlc.arg(response_headers),
-    response_body = sqlc.arg(response_body), resource_type = sqlc.narg(resource_type),
+    response_body = sqlc.narg(response_body), resource_type = sqlc.narg(resource_type),
     resource_id = sqlc.narg(resource_id), completed_at = sqlc.arg(completed_at), expires_at = sqlc.arg(expires_at)
 WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
@@ -41,3 +41,41 @@ DELETE FROM idempotency_requests
 WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
   AND expires_at <= now();
+
+-- name: ListOverdueKeys :many
+-- The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.
+-- The purge is the operator's, over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT tenant_id, principal_id, operation, idempotency_key, expires_at::timestamptz AS expires_at
+FROM idempotency_requests
+WHERE expires_at <= now()
+ORDER BY expires_at
+LIMIT sqlc.arg(batch);
+
+-- name: PurgeKeys :execrows
+-- By exact keys of one tenant, judging the expiry again. Rows that another transaction holds (a second purger, or a
+-- request that forgets the expired key to claim it) are left to it. A record without a result or without an expiry, as
+-- that of a task that still runs, is never touched.
+DELETE FROM idempotency_requests AS r
+WHERE r.tenant_id = sqlc.arg(tenant_id)
+  AND (r.principal_id, r.operation, r.idempotency_key) IN (
+    SELECT k.principal_id, k.operation, k.idempotency_key
+    FROM idempotency_requests AS k
+    JOIN ROWS FROM (
+        unnest(sqlc.arg(principal_ids)::uuid[]), unnest(sqlc.arg(operations)::text[]), unnest(sqlc.arg(keys)::text[])
+    ) AS overdue (principal_id, operation, idempotency_key)
+      ON k.principal_id = overdue.principal_id AND k.operation = overdue.operation
+     AND k.idempotency_key = overdue.idempotency_key
+    WHERE k.tenant_id = sqlc.arg(tenant_id) AND k.expires_at <= now()
+    FOR UPDATE OF k SKIP LOCKED
+  )
+  AND r.expires_at <= now();
+
+-- name: CountOverdueKeys :one
+-- What a purge would remove, counted up to a limit: an operator's dry run must not scan millions of rows.
+-- The purge is the operator's, over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT count(*) AS overdue, coalesce(extract(epoch FROM now() - min(expires_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT expires_at FROM idempotency_requests WHERE expires_at <= now() ORDER BY expires_at LIMIT sqlc.arg(most)
+) AS overdue;

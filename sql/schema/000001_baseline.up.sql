@@ -65,6 +65,7 @@ CREATE TABLE orders (
     id                  uuid NOT NULL,
     principal_id        uuid NOT NULL,
     checkout_id         text,
+    client_order_id     text,
     customer_id         text NOT NULL,
     currency            text NOT NULL,
     status              text NOT NULL CONSTRAINT orders_status
@@ -83,8 +84,9 @@ CREATE TABLE orders (
                                     AND total_minor = subtotal_minor - discount_minor)
 );
 
--- The permanent business identity: it outlives every idempotency key. Orders without a checkout cost no entry.
+-- The permanent business identities: they outlive every idempotency key. Orders without one cost no entry.
 CREATE UNIQUE INDEX orders_checkout ON orders (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL;
+CREATE UNIQUE INDEX orders_client_order ON orders (tenant_id, client_order_id) WHERE client_order_id IS NOT NULL;
 
 -- The payload's bytes are kept as written: what is delivered is what was committed.
 CREATE TABLE outbox_events (
@@ -120,9 +122,15 @@ CREATE TABLE idempotency_requests (
     PRIMARY KEY (tenant_id, principal_id, operation, idempotency_key),
     CONSTRAINT idempotency_requests_key_length CHECK (length(idempotency_key) BETWEEN 16 AND 128),
     CONSTRAINT idempotency_requests_fingerprint_length CHECK (octet_length(fingerprint) = 32),
-    -- Whole or not at all: a result has its status, headers, body and time together.
+    -- Whole or not at all: a result has its status, headers and time together, and a body, or by reference the
+    -- resource to make the body of.
     CONSTRAINT idempotency_requests_result_whole CHECK (
-        num_nonnulls(response_status, response_headers, response_body, completed_at) IN (0, 4)),
+        num_nonnulls(response_status, response_headers, completed_at) IN (0, 3)
+        AND (response_status IS NULL) = (response_body IS NULL AND resource_id IS NULL)),
     CONSTRAINT idempotency_requests_expiry_completed CHECK (expires_at IS NULL OR completed_at IS NOT NULL),
     CONSTRAINT idempotency_requests_resource_whole CHECK (num_nonnulls(resource_type, resource_id) IN (0, 2))
 );
+
+-- Leads the purge to what is overdue. Outcomes expire about in the order they came, so the entries are added at the
+-- right edge and removed at the left one.
+CREATE INDEX idempotency_requests_expiry ON idempotency_requests (expires_at) WHERE expires_at IS NOT NULL;

@@ -1376,7 +1376,7 @@ type KeyedUnavailableProblem struct {
 	union json.RawMessage
 }
 
-// Metadata Up to 20 strings of the caller's own, returned as given.
+// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 type Metadata map[string]string
 
 // MinorUnits An amount of money in the currency's minor unit, such as cents.
@@ -1402,7 +1402,7 @@ type Order struct {
 	Id    openapi_types.UUID `json:"id"`
 	Items []OrderItem        `json:"items"`
 
-	// Metadata Up to 20 strings of the caller's own, returned as given.
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 	Metadata Metadata `json:"metadata"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
@@ -1456,7 +1456,7 @@ type PlaceOrder struct {
 	CustomerId ClientId    `json:"customer_id"`
 	Items      []OrderItem `json:"items"`
 
-	// Metadata Up to 20 strings of the caller's own, returned as given.
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
@@ -2572,6 +2572,9 @@ type ApiVersion string
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
+// Prefer defines model for Prefer.
+type Prefer = string
+
 // BadRequest The request cannot be read: broken JSON, a duplicate member, a NUL or invalid Unicode, a number that is no 64-bit integer, an unknown or malformed parameter. Nothing was consumed. Correct it; an idempotency key may be kept.
 type BadRequest = ProblemInvalidRequest
 
@@ -2632,6 +2635,10 @@ type CreateOrderParams struct {
 
 	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
 	APIVersion *CreateOrderParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
@@ -3685,6 +3692,25 @@ func (siw *ServerInterfaceWrapper) CreateOrder(w http.ResponseWriter, r *http.Re
 
 	}
 
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateOrder(w, r, params)
 	}))
@@ -4175,6 +4201,7 @@ type CreateOrder201ResponseHeaders struct {
 	IdempotencyKeyExpires string
 	IdempotencyReplayed   bool
 	Location              string
+	PreferenceApplied     *string
 }
 
 type CreateOrder201JSONResponse struct {
@@ -4193,6 +4220,9 @@ func (response CreateOrder201JSONResponse) VisitCreateOrderResponse(w http.Respo
 	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
 	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err

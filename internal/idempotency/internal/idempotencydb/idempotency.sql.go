@@ -115,6 +115,28 @@ func (q *Queries) CompleteKey(ctx context.Context, db DBTX, arg CompleteKeyParam
 	return err
 }
 
+const countOverdueKeys = `-- name: CountOverdueKeys :one
+SELECT count(*) AS overdue, coalesce(extract(epoch FROM now() - min(expires_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT expires_at FROM idempotency_requests WHERE expires_at <= now() ORDER BY expires_at LIMIT $1
+) AS overdue
+`
+
+type CountOverdueKeysRow struct {
+	Overdue       int64
+	OldestSeconds float64
+}
+
+// What a purge would remove, counted up to a limit: an operator's dry run must not scan millions of rows.
+// The purge is the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) CountOverdueKeys(ctx context.Context, db DBTX, most int32) (CountOverdueKeysRow, error) {
+	row := db.QueryRow(ctx, countOverdueKeys, most)
+	var i CountOverdueKeysRow
+	err := row.Scan(&i.Overdue, &i.OldestSeconds)
+	return i, err
+}
+
 const forgetExpiredKey = `-- name: ForgetExpiredKey :exec
 DELETE FROM idempotency_requests
 WHERE tenant_id = $1 AND principal_id = $2
@@ -138,6 +160,91 @@ func (q *Queries) ForgetExpiredKey(ctx context.Context, db DBTX, arg ForgetExpir
 		arg.IdempotencyKey,
 	)
 	return err
+}
+
+const listOverdueKeys = `-- name: ListOverdueKeys :many
+SELECT tenant_id, principal_id, operation, idempotency_key, expires_at::timestamptz AS expires_at
+FROM idempotency_requests
+WHERE expires_at <= now()
+ORDER BY expires_at
+LIMIT $1
+`
+
+type ListOverdueKeysRow struct {
+	TenantID       uuid.UUID
+	PrincipalID    uuid.UUID
+	Operation      string
+	IdempotencyKey string
+	ExpiresAt      time.Time
+}
+
+// The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.
+// The purge is the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, batch int32) ([]ListOverdueKeysRow, error) {
+	rows, err := db.Query(ctx, listOverdueKeys, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOverdueKeysRow
+	for rows.Next() {
+		var i ListOverdueKeysRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.PrincipalID,
+			&i.Operation,
+			&i.IdempotencyKey,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const purgeKeys = `-- name: PurgeKeys :execrows
+DELETE FROM idempotency_requests AS r
+WHERE r.tenant_id = $1
+  AND (r.principal_id, r.operation, r.idempotency_key) IN (
+    SELECT k.principal_id, k.operation, k.idempotency_key
+    FROM idempotency_requests AS k
+    JOIN ROWS FROM (
+        unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[])
+    ) AS overdue (principal_id, operation, idempotency_key)
+      ON k.principal_id = overdue.principal_id AND k.operation = overdue.operation
+     AND k.idempotency_key = overdue.idempotency_key
+    WHERE k.tenant_id = $1 AND k.expires_at <= now()
+    FOR UPDATE OF k SKIP LOCKED
+  )
+  AND r.expires_at <= now()
+`
+
+type PurgeKeysParams struct {
+	TenantID     uuid.UUID
+	PrincipalIds []uuid.UUID
+	Operations   []string
+	Keys         []string
+}
+
+// By exact keys of one tenant, judging the expiry again. Rows that another transaction holds (a second purger, or a
+// request that forgets the expired key to claim it) are left to it. A record without a result or without an expiry, as
+// that of a task that still runs, is never touched.
+func (q *Queries) PurgeKeys(ctx context.Context, db DBTX, arg PurgeKeysParams) (int64, error) {
+	result, err := db.Exec(ctx, purgeKeys,
+		arg.TenantID,
+		arg.PrincipalIds,
+		arg.Operations,
+		arg.Keys,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const readOutcome = `-- name: ReadOutcome :one

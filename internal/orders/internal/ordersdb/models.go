@@ -29,6 +29,7 @@ type Order struct {
 	ID                uuid.UUID
 	PrincipalID       uuid.UUID
 	CheckoutID        *string
+	ClientOrderID     *string
 	CustomerID        string
 	Currency          string
 	Status            string

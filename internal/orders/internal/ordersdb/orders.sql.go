@@ -70,7 +70,7 @@ func (q *Queries) InsertOrder(ctx context.Context, db DBTX, arg InsertOrderParam
 }
 
 const listOrders = `-- name: ListOrders :many
-SELECT tenant_id, id, principal_id, checkout_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders
+SELECT tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders
 WHERE tenant_id = $1
   AND id < $2
   AND ($3::text IS NULL OR status = $3)
@@ -108,6 +108,7 @@ func (q *Queries) ListOrders(ctx context.Context, db DBTX, arg ListOrdersParams)
 			&i.ID,
 			&i.PrincipalID,
 			&i.CheckoutID,
+			&i.ClientOrderID,
 			&i.CustomerID,
 			&i.Currency,
 			&i.Status,
@@ -223,7 +224,7 @@ func (q *Queries) ReadCoupon(ctx context.Context, db DBTX, arg ReadCouponParams)
 }
 
 const readOrder = `-- name: ReadOrder :one
-SELECT tenant_id, id, principal_id, checkout_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders WHERE tenant_id = $1 AND id = $2
 `
 
 type ReadOrderParams struct {
@@ -239,6 +240,7 @@ func (q *Queries) ReadOrder(ctx context.Context, db DBTX, arg ReadOrderParams) (
 		&i.ID,
 		&i.PrincipalID,
 		&i.CheckoutID,
+		&i.ClientOrderID,
 		&i.CustomerID,
 		&i.Currency,
 		&i.Status,

@@ -1,0 +1,6 @@
+//go:build !faults
+
+package faultpoint
+
+// Hit does nothing in this binary.
+func Hit(Point) {}

@@ -1,0 +1,130 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// proxy stands between the pool and PostgreSQL, so that a connection can be cut at the one moment that matters: while
+// COMMIT is under way.
+type proxy struct {
+	listener net.Listener
+	server   string // host and port
+	atCommit atomic.Pointer[fate]
+	ends     sync.WaitGroup
+
+	mu    sync.Mutex
+	gone  bool
+	conns []net.Conn
+}
+
+// fate is what becomes of the next COMMIT. Its client sees the connection end in any case, and the server too, after
+// what deliver has brought it.
+type fate func(deliver func())
+
+// The fates. An unanswered COMMIT looks the same to the client whether it arrived or not.
+var (
+	lost       fate = func(func()) {}
+	unanswered fate = func(deliver func()) { deliver() }
+)
+
+// throughProxy starts a proxy for the database at url and returns the URL that leads through it.
+func throughProxy(t *testing.T, to string) (p *proxy, through string) {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &proxy{listener: listener, server: u.Host}
+	p.ends.Go(func() { p.serve(context.WithoutCancel(t.Context())) })
+	t.Cleanup(func() {
+		p.vanish()
+		p.ends.Wait()
+	})
+	u.Host = listener.Addr().String()
+	return p, u.String()
+}
+
+// vanish cuts all connections and refuses new ones: the database is gone.
+func (p *proxy) vanish() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+	for _, conn := range p.conns {
+		_ = conn.Close()
+	}
+}
+
+func (p *proxy) serve(ctx context.Context) {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		var dialer net.Dialer
+		server, err := dialer.DialContext(ctx, "tcp", p.server)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, client, server)
+		gone := p.gone
+		p.mu.Unlock()
+		if gone {
+			p.vanish()
+		}
+		p.ends.Go(func() { p.up(client, server.(*net.TCPConn)) })
+		p.ends.Go(func() { down(client, server) })
+	}
+}
+
+// up carries the client's words. COMMIT comes alone: the client has waited for the answers to all that it sent before.
+func (p *proxy) up(client net.Conn, server *net.TCPConn) {
+	// Not Close: it would take back what the server has not read yet.
+	defer server.CloseWrite() //nolint:errcheck // the connection may be gone, which is what is wanted
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(buf[:n], []byte("COMMIT\x00")) {
+			if happen := p.atCommit.Swap(nil); happen != nil {
+				_ = client.Close()
+				(*happen)(func() { _, _ = server.Write(buf[:n]) })
+				return
+			}
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// down carries the server's answers.
+func down(client, server net.Conn) {
+	defer server.Close()
+	defer client.Close()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
