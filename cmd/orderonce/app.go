@@ -37,7 +37,7 @@ func openDB(ctx context.Context, c config) (*postgres.DB, error) {
 		return nil, errors.New("database-url: must be set, as a flag or as ORDERONCE_DATABASE_URL")
 	}
 	return postgres.Open(ctx, postgres.Config{
-		URL: c.DatabaseURL, MaxConns: c.MaxConnections, Acquire: c.Acquire, Statement: c.Statement,
+		URL: c.DatabaseURL, MaxConns: c.MaxConnections, TenantShare: max(c.MaxConnections*3/4, 1), Acquire: c.Acquire, Statement: c.Statement,
 		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit,
 	})
 }
@@ -49,9 +49,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 	}
 	server, err := httpapi.New(
 		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, db,
-		idempotency.New(db, idempotency.Config{
-			Deadline: c.Unit, TenantShare: int(c.MaxConnections) * 3 / 4, TenantWait: c.Acquire,
-		}), log,
+		idempotency.New(db, c.Unit), log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{

@@ -51,23 +51,19 @@ func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: w.url, MaxConns: 16, Acquire: 3 * time.Second, Statement: 5 * time.Second,
+		URL: w.url, MaxConns: 16, TenantShare: 12, Acquire: 3 * time.Second, Statement: 5 * time.Second,
 		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
 	})
 	w.must(err)
 	t.Cleanup(db.Close)
 	w.db = db
-	w.server, err = New(t.Context(), config, db, keysOf(db), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.server, err = New(t.Context(), config, db, idempotency.New(db, 10*time.Second), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	w.must(err)
 	listening := httptest.NewServer(w.server)
 	t.Cleanup(listening.Close)
 	w.base = listening.URL
 	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
 	return w
-}
-
-func keysOf(db *postgres.DB) *idempotency.Keys {
-	return idempotency.New(db, idempotency.Config{Deadline: 10 * time.Second, TenantShare: 12, TenantWait: 3 * time.Second})
 }
 
 func (w *world) must(err error) {

@@ -10,10 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"orderonce/internal/fault"
@@ -21,34 +19,18 @@ import (
 	"orderonce/internal/postgres"
 )
 
-// maxTries bounds how often one request runs its unit: a record that vanished, a refused row, a deadlock or a lost
-// connection each cost one. Past it the client is told to come back.
-const maxTries = 8
-
-// Config bounds what one request and one tenant may take.
-type Config struct {
-	Deadline    time.Duration // one request from its first claim to its answer, the client's patience notwithstanding
-	TenantShare int           // units of one tenant that run at once in this process; less than the pool has connections
-	TenantWait  time.Duration // the wait for one of them; then fault.Busy
-}
-
 // Keys runs operations under their idempotency keys. Safe for concurrent use.
 type Keys struct {
 	db       *postgres.DB
 	deadline time.Duration
 	rules    ruleBook
-	gate     gate
 	flights  flights
 }
 
-// New serves keys from db.
-func New(db *postgres.DB, config Config) *Keys {
-	return &Keys{
-		db: db, deadline: config.Deadline, rules: currentRules,
-		gate: gate{
-			share: int64(max(config.TenantShare, 1)), patience: config.TenantWait, tenants: map[uuid.UUID]*turns{},
-		},
-	}
+// New serves keys from db. deadline bounds one Do from its first claim to its answer, the client's own patience
+// notwithstanding.
+func New(db *postgres.DB, deadline time.Duration) *Keys {
+	return &Keys{db: db, deadline: deadline, rules: currentRules}
 }
 
 // Request is one try of a client.
@@ -106,32 +88,21 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 func (r *run) lead(ctx context.Context) (Outcome, error) {
 	outcome, err := Outcome{}, errPanicked
 	defer func() { r.keys.flights.land(r.request.Scope, outcome, err) }()
-	outcome, err = r.inTurn(ctx)
+	ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
+	defer cancel()
+	outcome, err = r.decide(ctx)
 	return outcome, err
 }
 
 // errPanicked is what followers learn of work that never returned.
 var errPanicked = errors.New("the work panicked")
 
-func (r *run) inTurn(ctx context.Context) (Outcome, error) {
-	leave, err := r.keys.gate.enter(ctx, r.request.Scope.Tenant)
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer leave()
-	ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
-	defer cancel()
-	return r.decide(ctx)
-}
-
-// decide runs the unit until the database has decided, at most maxTries times.
+// decide runs the unit until the database has decided, a bounded number of times.
 func (r *run) decide(ctx context.Context) (Outcome, error) {
 	var err error
-	for try := range maxTries {
-		if try > 0 && errors.Is(err, postgres.ErrTransient) {
-			if pause(ctx, try) != nil {
-				break
-			}
+	for try := range postgres.MaxTries {
+		if try > 0 && postgres.Pause(ctx, try, err) != nil {
+			break
 		}
 		var outcome Outcome
 		if outcome, err = r.once(ctx); err == nil {
@@ -161,7 +132,7 @@ var errVanished = errors.New("the idempotency record vanished")
 // once claims the key and works, or answers from the record of whoever was first.
 func (r *run) once(ctx context.Context) (Outcome, error) {
 	outcome, err := r.own(ctx)
-	if by := refusedBy(err); by == claimKind {
+	if by := postgres.RefusedBy(err); by == claimKind {
 		return r.recorded(ctx)
 	}
 	return outcome, err
@@ -169,7 +140,7 @@ func (r *run) once(ctx context.Context) (Outcome, error) {
 
 // again says whether another try may end better, and prepares it.
 func (r *run) again(err error) bool {
-	if by := refusedBy(err); by != nil && by.Rank > postgres.RankClaim && !r.open {
+	if by := postgres.RefusedBy(err); by != nil && by.Rank > postgres.RankClaim && !r.open {
 		r.open = true
 		return true
 	}
@@ -197,6 +168,7 @@ func (r *run) final(err error) error {
 func (r *run) own(ctx context.Context) (Outcome, error) {
 	c := &claim{request: r.request, print: r.print, createdAt: time.Now().UTC().Truncate(time.Microsecond)}
 	unit := postgres.Unit{
+		Tenant:      r.request.Scope.Tenant,
 		First:       append(r.request.Before[:len(r.request.Before):len(r.request.Before)], postgres.Staged{Kind: claimKind, Row: c}),
 		LockTimeout: max(time.Until(r.waitUntil), time.Millisecond), // PostgreSQL reads 0 as no bound
 		Open:        r.open,
@@ -296,7 +268,7 @@ func (r *run) reused(digests []byte) error {
 // forget frees an expired key in a transaction of its own; whoever claims it next owns it.
 func (r *run) forget(ctx context.Context) error {
 	scope := r.request.Scope
-	unit := postgres.Unit{LockTimeout: max(time.Until(r.waitUntil), time.Millisecond)}
+	unit := postgres.Unit{Tenant: scope.Tenant, LockTimeout: max(time.Until(r.waitUntil), time.Millisecond)}
 	return r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
 		db, err := tx.DB(ctx)
 		if err != nil {
@@ -307,25 +279,4 @@ func (r *run) forget(ctx context.Context) error {
 			IdempotencyKey: string(scope.Key),
 		})
 	})
-}
-
-func refusedBy(err error) *postgres.Kind {
-	var refused *postgres.Refused
-	if errors.As(err, &refused) {
-		return refused.By
-	}
-	return nil
-}
-
-// pause waits a random time of up to 20 ms, doubled with each try: units that rolled each other back must not meet
-// again in step.
-func pause(ctx context.Context, try int) error {
-	timer := time.NewTimer(rand.N(20 * time.Millisecond << min(try, 5)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -55,7 +55,7 @@ func setupThrough(t *testing.T, url, through string) *fixture {
 
 // newProcess is the keys of one more process: those that it leads, no other process follows in memory.
 func newProcess(db *postgres.DB) *idempotency.Keys {
-	return idempotency.New(db, idempotency.Config{Deadline: patience, TenantShare: 12, TenantWait: patience})
+	return idempotency.New(db, patience)
 }
 
 func (f *fixture) session() *pgx.Conn {

@@ -25,7 +25,7 @@ func TestRulesChangeKeepsOldKeys(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	newKeys := func(book ruleBook) *Keys {
-		k := New(db, Config{Deadline: time.Minute, TenantShare: 3, TenantWait: time.Minute})
+		k := New(db, time.Minute)
 		k.rules = book
 		return k
 	}

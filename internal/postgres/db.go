@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -31,6 +32,7 @@ type DBTX interface {
 type Config struct {
 	URL               string
 	MaxConns          int32
+	TenantShare       int32         // connections that the units of one tenant may hold; 0 for all
 	Acquire           time.Duration // the wait for a connection of the pool; then fault.Busy
 	Statement         time.Duration // PostgreSQL's statement_timeout; then fault.Busy
 	IdleInTransaction time.Duration // idle_in_transaction_session_timeout: frees the locks of a peer that was cut off
@@ -41,6 +43,7 @@ type Config struct {
 type DB struct {
 	pool   *pgxpool.Pool
 	config Config
+	gate   gate
 }
 
 // Open makes the pool and waits until the database answers once. The caller closes it.
@@ -70,7 +73,7 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	if err != nil {
 		return nil, translate("open the pool", err)
 	}
-	db := &DB{pool: pool, config: config}
+	db := &DB{pool: pool, config: config, gate: gate{share: int64(config.TenantShare)}}
 	if err := db.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err
@@ -90,7 +93,7 @@ func (db *DB) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.conn.Release()
+	defer s.release()
 	return translate("ping", s.conn.Ping(ctx))
 }
 
@@ -112,19 +115,41 @@ func (db *DB) readOnce(ctx context.Context, read func(context.Context, DBTX) err
 	if err != nil {
 		return err
 	}
-	defer s.conn.Release()
+	defer s.release()
 	return translate("read", read(ctx, s))
 }
 
 func (db *DB) acquire(ctx context.Context) (*session, error) {
 	waiting, cancel := context.WithTimeout(ctx, db.config.Acquire)
 	defer cancel()
+	return db.acquireWithin(waiting)
+}
+
+// acquireFor is acquire in the tenant's turn.
+func (db *DB) acquireFor(ctx context.Context, tenant uuid.UUID) (*session, error) {
+	if tenant == uuid.Nil || db.gate.share == 0 {
+		return db.acquire(ctx)
+	}
+	waiting, cancel := context.WithTimeout(ctx, db.config.Acquire)
+	defer cancel()
+	leave, err := db.gate.enter(waiting, tenant)
+	if err != nil {
+		return nil, err
+	}
+	s, err := db.acquireWithin(waiting)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	s.leave = leave
+	return s, nil
+}
+
+func (db *DB) acquireWithin(waiting context.Context) (*session, error) {
 	conn, err := db.pool.Acquire(waiting)
 	if err != nil {
 		if waiting.Err() != nil {
-			busy := fault.Wrap(fault.Busy, "acquire a connection", err)
-			busy.RetryAfter = retryAfter
-			return nil, busy
+			return nil, later(fault.Busy, "acquire a connection", err)
 		}
 		return nil, translate("acquire a connection", err)
 	}
@@ -145,10 +170,22 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Millise
 
 // session runs statements on one connection and prepares each text the first time the connection meets it.
 type session struct {
-	conn *pgxpool.Conn
+	conn  *pgxpool.Conn // nil once it has gone back to the pool
+	leave func()        // ends the tenant's turn; nil where there was none
+}
+
+func (s *session) release() {
+	s.conn.Release()
+	s.conn = nil
+	if s.leave != nil {
+		s.leave()
+	}
 }
 
 func (s *session) prepare(ctx context.Context, sql string) error {
+	if s.conn == nil {
+		return errEnded
+	}
 	_, err := s.conn.Conn().Prepare(ctx, sql, sql)
 	return err
 }

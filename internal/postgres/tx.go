@@ -6,11 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"orderonce/internal/faultpoint"
 )
 
 // Unit says how a unit of work begins.
 type Unit struct {
+	// Tenant is whose share of the connections the unit uses; nil for the service's own work.
+	Tenant uuid.UUID
 	// First are rows that decide whether the unit may happen at all (a credential, a claim): they are written before
 	// everything that the work reads or writes, in the same round trip as BEGIN.
 	First []Staged
@@ -34,7 +38,7 @@ type Tx struct {
 	unit    Unit
 	session *session // the transaction's connection, once it is open
 	rows    []Staged
-	undo    bool // the work's own writes are to be undone before the rows are sent
+	undo    bool // the work's own writes are to be undone before anything else is sent
 	ended   bool
 }
 
@@ -69,14 +73,15 @@ func (tx *Tx) Stage(kind *Kind, row Row) {
 // answer. Otherwise kept is an assumption: a refusal ends the unit with *Refused, and whoever runs it runs it again,
 // open.
 func (tx *Tx) Offer(ctx context.Context, kind *Kind, row Row) (kept bool, err error) {
+	if tx.ended {
+		return false, errEnded
+	}
 	if tx.session == nil {
 		tx.Stage(kind, row)
 		return true, nil
 	}
-	if tx.ended {
-		return false, errEnded
-	}
 	var p pipeline
+	tx.takeBack(&p)
 	if err := p.row(ctx, Staged{kind, row}); err != nil {
 		return false, err
 	}
@@ -107,11 +112,23 @@ func (tx *Tx) Undo() {
 	tx.undo = tx.session != nil
 }
 
+// takeBack queues what Undo promised, ahead of the next thing that is sent.
+func (tx *Tx) takeBack(p *pipeline) {
+	if tx.undo {
+		p.control("ROLLBACK TO SAVEPOINT work")
+		tx.undo = false
+	}
+}
+
 func (tx *Tx) open(ctx context.Context) error {
 	if tx.ended {
 		return errEnded
 	}
 	if tx.session != nil {
+		var p pipeline
+		if tx.takeBack(&p); len(p.kinds) > 0 {
+			return p.send(ctx, tx.session)
+		}
 		return nil
 	}
 	p, err := tx.begin(ctx)
@@ -125,7 +142,7 @@ func (tx *Tx) open(ctx context.Context) error {
 // begin takes a connection and queues what every unit starts with.
 func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
 	faultpoint.Hit(faultpoint.BeforeClaim)
-	s, err := tx.db.acquire(ctx)
+	s, err := tx.db.acquireFor(ctx, tx.unit.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +167,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	if tx.undo {
-		p.control("ROLLBACK TO SAVEPOINT work")
-	}
+	tx.takeBack(p)
 	slices.SortStableFunc(tx.rows, func(a, b Staged) int { return a.Kind.Rank - b.Kind.Rank })
 	for _, row := range tx.rows {
 		if err := p.row(ctx, row); err != nil {
@@ -190,5 +205,5 @@ func (tx *Tx) end(ctx context.Context) {
 		defer cancel()
 		_, _ = conn.Exec(rollback, "ROLLBACK") // Release closes what this leaves unclean
 	}
-	conn.Release()
+	tx.session.release()
 }

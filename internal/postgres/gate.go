@@ -1,9 +1,8 @@
-package idempotency
+package postgres
 
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
@@ -11,11 +10,10 @@ import (
 	"orderonce/internal/fault"
 )
 
-// gate bounds how many units of one tenant run at once in this process, so that a tenant whose units all wait for
+// gate bounds how many units of one tenant run at once on this pool, so that a tenant whose units all wait for
 // something cannot take every connection from the others.
 type gate struct {
-	share    int64         // units of one tenant
-	patience time.Duration // the wait for a turn
+	share int64 // units of one tenant
 
 	mu      sync.Mutex
 	tenants map[uuid.UUID]*turns
@@ -26,16 +24,12 @@ type turns struct {
 	users int // holders and waiters; the last one out removes the entry
 }
 
-// enter waits for the tenant's turn; the caller must call leave after it. It returns fault.Busy past patience.
+// enter waits until ctx ends for the tenant's turn, and then returns fault.Busy. The caller must call leave.
 func (g *gate) enter(ctx context.Context, tenant uuid.UUID) (leave func(), err error) {
 	t := g.use(tenant)
-	waiting, cancel := context.WithTimeout(ctx, g.patience)
-	defer cancel()
-	if err := t.Acquire(waiting, 1); err != nil {
+	if err := t.Acquire(ctx, 1); err != nil {
 		g.unuse(tenant, t)
-		busy := fault.Wrap(fault.Busy, "wait for the tenant's turn", err)
-		busy.RetryAfter = time.Second
-		return nil, busy
+		return nil, later(fault.Busy, "wait for the tenant's turn", err)
 	}
 	return func() {
 		t.Release(1)
@@ -48,6 +42,9 @@ func (g *gate) use(tenant uuid.UUID) *turns {
 	defer g.mu.Unlock()
 	t, ok := g.tenants[tenant]
 	if !ok {
+		if g.tenants == nil {
+			g.tenants = map[uuid.UUID]*turns{}
+		}
 		t = &turns{Weighted: semaphore.NewWeighted(g.share)}
 		g.tenants[tenant] = t
 	}
