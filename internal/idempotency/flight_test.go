@@ -213,10 +213,10 @@ func TestOneTenantCannotTakeThePool(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), "INSERT INTO things (id, name) VALUES (gen_random_uuid(), 'held')"); err != nil {
 		t.Fatal(err)
 	}
-	stuck := func(_ context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
+	stuck := func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
 		name := "held"
-		tx.Stage(thingKind, thing{ID: uuid.New(), Name: &name})
-		return idempotency.Answer{Status: 201}, nil
+		_, err := tx.Offer(ctx, thingKind, thing{ID: uuid.New(), Name: &name})
+		return idempotency.Answer{Status: 201}, err
 	}
 	flood := newRequest(t)
 	var floods []<-chan result
