@@ -36,6 +36,27 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for IdempotencyKeyStateState.
+const (
+	Absent     IdempotencyKeyStateState = "absent"
+	Completed  IdempotencyKeyStateState = "completed"
+	InProgress IdempotencyKeyStateState = "in_progress"
+)
+
+// Valid indicates whether the value is a known member of the IdempotencyKeyStateState enum.
+func (e IdempotencyKeyStateState) Valid() bool {
+	switch e {
+	case Absent:
+		return true
+	case Completed:
+		return true
+	case InProgress:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OrderStatus.
 const (
 	Cancelled OrderStatus = "cancelled"
@@ -285,6 +306,57 @@ func (e ProblemCheckoutInProgressStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemClientOrderExistsCode.
+const (
+	ClientOrderExists ProblemClientOrderExistsCode = "client_order_exists"
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsCode enum.
+func (e ProblemClientOrderExistsCode) Valid() bool {
+	switch e {
+	case ClientOrderExists:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemClientOrderExistsKeyAction.
+const (
+	ProblemClientOrderExistsKeyActionKeep ProblemClientOrderExistsKeyAction = "keep"
+	ProblemClientOrderExistsKeyActionNew  ProblemClientOrderExistsKeyAction = "new"
+	ProblemClientOrderExistsKeyActionNone ProblemClientOrderExistsKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsKeyAction enum.
+func (e ProblemClientOrderExistsKeyAction) Valid() bool {
+	switch e {
+	case ProblemClientOrderExistsKeyActionKeep:
+		return true
+	case ProblemClientOrderExistsKeyActionNew:
+		return true
+	case ProblemClientOrderExistsKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemClientOrderExistsStatus.
+const (
+	ProblemClientOrderExistsStatusN409 ProblemClientOrderExistsStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsStatus enum.
+func (e ProblemClientOrderExistsStatus) Valid() bool {
+	switch e {
+	case ProblemClientOrderExistsStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemCouponExhaustedCode.
 const (
 	CouponExhausted ProblemCouponExhaustedCode = "coupon_exhausted"
@@ -527,13 +599,13 @@ func (e ProblemForbiddenKeyAction) Valid() bool {
 
 // Defines values for ProblemForbiddenStatus.
 const (
-	N403 ProblemForbiddenStatus = 403
+	ProblemForbiddenStatusN403 ProblemForbiddenStatus = 403
 )
 
 // Valid indicates whether the value is a known member of the ProblemForbiddenStatus enum.
 func (e ProblemForbiddenStatus) Valid() bool {
 	switch e {
-	case N403:
+	case ProblemForbiddenStatusN403:
 		return true
 	default:
 		return false
@@ -1050,6 +1122,57 @@ func (e ProblemOutcomeUnknownStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemReplayForbiddenCode.
+const (
+	ReplayForbidden ProblemReplayForbiddenCode = "replay_forbidden"
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenCode enum.
+func (e ProblemReplayForbiddenCode) Valid() bool {
+	switch e {
+	case ReplayForbidden:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemReplayForbiddenKeyAction.
+const (
+	ProblemReplayForbiddenKeyActionKeep ProblemReplayForbiddenKeyAction = "keep"
+	ProblemReplayForbiddenKeyActionNew  ProblemReplayForbiddenKeyAction = "new"
+	ProblemReplayForbiddenKeyActionNone ProblemReplayForbiddenKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenKeyAction enum.
+func (e ProblemReplayForbiddenKeyAction) Valid() bool {
+	switch e {
+	case ProblemReplayForbiddenKeyActionKeep:
+		return true
+	case ProblemReplayForbiddenKeyActionNew:
+		return true
+	case ProblemReplayForbiddenKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemReplayForbiddenStatus.
+const (
+	ProblemReplayForbiddenStatusN403 ProblemReplayForbiddenStatus = 403
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenStatus enum.
+func (e ProblemReplayForbiddenStatus) Valid() bool {
+	switch e {
+	case ProblemReplayForbiddenStatusN403:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemRequestTimeoutCode.
 const (
 	ProblemRequestTimeoutCodeRequestTimeout ProblemRequestTimeoutCode = "request_timeout"
@@ -1348,14 +1471,9 @@ type CreateOrderConflict struct {
 	union json.RawMessage
 }
 
-// CreateOrderUnprocessable defines model for CreateOrderUnprocessable.
-type CreateOrderUnprocessable struct {
-	union json.RawMessage
-}
-
 // FieldError defines model for FieldError.
 type FieldError struct {
-	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query.
+	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query, a header's plain name.
 	Pointer string `json:"pointer"`
 	Reason  string `json:"reason"`
 }
@@ -1367,6 +1485,31 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IdempotencyKeyState defines model for IdempotencyKeyState.
+type IdempotencyKeyState struct {
+	// ExpiresAt When the key is forgotten, when completed.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Resource What the outcome made or changed, when completed and there is such a thing.
+	Resource *string `json:"resource,omitempty"`
+
+	// State `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
+	// `in_progress`: a first request is running. `completed`: sending it again replays.
+	State IdempotencyKeyStateState `json:"state"`
+
+	// Status The stored answer's status, when completed.
+	Status *int32 `json:"status,omitempty"`
+}
+
+// IdempotencyKeyStateState `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
+// `in_progress`: a first request is running. `completed`: sending it again replays.
+type IdempotencyKeyStateState string
+
+// KeyedForbiddenProblem defines model for KeyedForbiddenProblem.
+type KeyedForbiddenProblem struct {
+	union json.RawMessage
+}
 
 // KeyedInternalProblem defines model for KeyedInternalProblem.
 type KeyedInternalProblem struct {
@@ -1388,7 +1531,10 @@ type MinorUnits = int64
 type Order struct {
 	// CheckoutId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
 	CheckoutId *ClientId `json:"checkout_id,omitempty"`
-	CouponCode *string   `json:"coupon_code,omitempty"`
+
+	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
+	CouponCode    *string   `json:"coupon_code,omitempty"`
 
 	// CreatedAt RFC 3339, UTC, microseconds.
 	CreatedAt time.Time `json:"created_at"`
@@ -1438,6 +1584,11 @@ type OrderPage struct {
 
 // OrderStatus defines model for OrderStatus.
 type OrderStatus string
+
+// OrderUnprocessable defines model for OrderUnprocessable.
+type OrderUnprocessable struct {
+	union json.RawMessage
+}
 
 // PlaceOrder defines model for PlaceOrder.
 type PlaceOrder struct {
@@ -1679,6 +1830,50 @@ type ProblemCheckoutInProgressKeyAction string
 
 // ProblemCheckoutInProgressStatus defines model for ProblemCheckoutInProgress.Status.
 type ProblemCheckoutInProgressStatus int32
+
+// ProblemClientOrderExists The client order id already names an order with another body; `Location` names it. Nothing ran. One id, one order: use another id for another order.
+type ProblemClientOrderExists struct {
+	Code ProblemClientOrderExistsCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemClientOrderExistsKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                           `json:"retryable"`
+	Status    ProblemClientOrderExistsStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemClientOrderExistsCode defines model for ProblemClientOrderExists.Code.
+type ProblemClientOrderExistsCode string
+
+// ProblemClientOrderExistsKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemClientOrderExistsKeyAction string
+
+// ProblemClientOrderExistsStatus defines model for ProblemClientOrderExists.Status.
+type ProblemClientOrderExistsStatus int32
 
 // ProblemCouponExhausted All redemptions of the coupon are used. Final and stored.
 type ProblemCouponExhausted struct {
@@ -2032,14 +2227,14 @@ type ProblemIdempotencyKeyMissingKeyAction string
 // ProblemIdempotencyKeyMissingStatus defines model for ProblemIdempotencyKeyMissing.Status.
 type ProblemIdempotencyKeyMissingStatus int32
 
-// ProblemIdempotencyKeyReused This key already names a request with other parameters; `differing` lists where they differ, never the values. Nothing ran, and the first outcome stands. A client that sees this has a bug: one key, one intent. (The IETF draft suggests 422 for it; this contract keeps all key conflicts at 409 and tells them apart by `code`.)
+// ProblemIdempotencyKeyReused This key already names a request with other parameters; `differing` lists where they differ, never the values. Nothing ran, and the first outcome stands. A client that sees this has a bug: one key, one intent. The first request sent again still gets its outcome; never take a new key by reflex, for the first order may exist. (The IETF draft suggests 422 for it; this contract keeps all key conflicts at 409 and tells them apart by `code`.)
 type ProblemIdempotencyKeyReused struct {
 	Code ProblemIdempotencyKeyReusedCode `json:"code"`
 
 	// Detail What happened this time. For people; never parse it.
 	Detail *string `json:"detail,omitempty"`
 
-	// Differing JSON Pointers into the body, or parameters (`{orderId}`, `?status`), whose values differ. Never values.
+	// Differing JSON Pointers into the body, or parameters (`{orderId}`, `?status`, `API-Version`), whose values differ. Never values.
 	Differing []string `json:"differing"`
 
 	// Errors What is wrong with the request, one entry a fault.
@@ -2343,6 +2538,50 @@ type ProblemOutcomeUnknownKeyAction string
 // ProblemOutcomeUnknownStatus defines model for ProblemOutcomeUnknown.Status.
 type ProblemOutcomeUnknownStatus int32
 
+// ProblemReplayForbidden This key has an outcome, but the credential no longer allows the operation, so no part of the outcome is given. Ask an administrator of the tenant.
+type ProblemReplayForbidden struct {
+	Code ProblemReplayForbiddenCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemReplayForbiddenKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                         `json:"retryable"`
+	Status    ProblemReplayForbiddenStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemReplayForbiddenCode defines model for ProblemReplayForbidden.Code.
+type ProblemReplayForbiddenCode string
+
+// ProblemReplayForbiddenKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemReplayForbiddenKeyAction string
+
+// ProblemReplayForbiddenStatus defines model for ProblemReplayForbidden.Status.
+type ProblemReplayForbiddenStatus int32
+
 // ProblemRequestTimeout The body did not arrive before the read deadline. Nothing was consumed: send it again with the same key.
 type ProblemRequestTimeout struct {
 	Code ProblemRequestTimeoutCode `json:"code"`
@@ -2563,6 +2802,11 @@ type ProblemValidationFailedKeyAction string
 // ProblemValidationFailedStatus defines model for ProblemValidationFailed.Status.
 type ProblemValidationFailedStatus int32
 
+// PutOrderConflict defines model for PutOrderConflict.
+type PutOrderConflict struct {
+	union json.RawMessage
+}
+
 // UnavailableProblem defines model for UnavailableProblem.
 type UnavailableProblem struct {
 	union json.RawMessage
@@ -2592,6 +2836,9 @@ type Internal = ProblemInternal
 // KeyedBadRequest defines model for KeyedBadRequest.
 type KeyedBadRequest = BadKeyedRequestProblem
 
+// KeyedForbidden defines model for KeyedForbidden.
+type KeyedForbidden = KeyedForbiddenProblem
+
 // KeyedInternal defines model for KeyedInternal.
 type KeyedInternal = KeyedInternalProblem
 
@@ -2612,6 +2859,12 @@ type Unavailable = UnavailableProblem
 
 // UnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
 type UnsupportedMediaType = ProblemUnsupportedMediaType
+
+// GetIdempotencyKeyParams defines parameters for GetIdempotencyKey.
+type GetIdempotencyKeyParams struct {
+	// Operation The operation that the key was sent to, by its operationId.
+	Operation string `form:"operation" json:"operation"`
+}
 
 // ListOrdersParams defines parameters for ListOrders.
 type ListOrdersParams struct {
@@ -2645,6 +2898,9 @@ type CreateOrderParams struct {
 
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
 type CreateOrderParamsAPIVersion string
+
+// PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
+type PutOrderJSONRequestBody = PlaceOrder
 
 // CreateOrderJSONRequestBody defines body for CreateOrder for application/json ContentType.
 type CreateOrderJSONRequestBody = PlaceOrder
@@ -2959,31 +3215,31 @@ func (t *CreateOrderConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// AsProblemValidationFailed returns the union data inside the CreateOrderUnprocessable as a ProblemValidationFailed
-func (t CreateOrderUnprocessable) AsProblemValidationFailed() (ProblemValidationFailed, error) {
-	var body ProblemValidationFailed
+// AsProblemForbidden returns the union data inside the KeyedForbiddenProblem as a ProblemForbidden
+func (t KeyedForbiddenProblem) AsProblemForbidden() (ProblemForbidden, error) {
+	var body ProblemForbidden
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromProblemValidationFailed overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemValidationFailed
-func (t *CreateOrderUnprocessable) FromProblemValidationFailed(v ProblemValidationFailed) error {
+// FromProblemForbidden overwrites any union data inside the KeyedForbiddenProblem as the provided ProblemForbidden
+func (t *KeyedForbiddenProblem) FromProblemForbidden(v ProblemForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"forbidden"}`))
 	t.union = b
 	return err
 }
 
-// MergeProblemValidationFailed performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemValidationFailed
-func (t *CreateOrderUnprocessable) MergeProblemValidationFailed(v ProblemValidationFailed) error {
+// MergeProblemForbidden performs a merge with any union data inside the KeyedForbiddenProblem, using the provided ProblemForbidden
+func (t *KeyedForbiddenProblem) MergeProblemForbidden(v ProblemForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"forbidden"}`))
 	if err != nil {
 		return err
 	}
@@ -2993,31 +3249,31 @@ func (t *CreateOrderUnprocessable) MergeProblemValidationFailed(v ProblemValidat
 	return err
 }
 
-// AsProblemCouponUnknown returns the union data inside the CreateOrderUnprocessable as a ProblemCouponUnknown
-func (t CreateOrderUnprocessable) AsProblemCouponUnknown() (ProblemCouponUnknown, error) {
-	var body ProblemCouponUnknown
+// AsProblemReplayForbidden returns the union data inside the KeyedForbiddenProblem as a ProblemReplayForbidden
+func (t KeyedForbiddenProblem) AsProblemReplayForbidden() (ProblemReplayForbidden, error) {
+	var body ProblemReplayForbidden
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromProblemCouponUnknown overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponUnknown
-func (t *CreateOrderUnprocessable) FromProblemCouponUnknown(v ProblemCouponUnknown) error {
+// FromProblemReplayForbidden overwrites any union data inside the KeyedForbiddenProblem as the provided ProblemReplayForbidden
+func (t *KeyedForbiddenProblem) FromProblemReplayForbidden(v ProblemReplayForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"replay_forbidden"}`))
 	t.union = b
 	return err
 }
 
-// MergeProblemCouponUnknown performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponUnknown
-func (t *CreateOrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnknown) error {
+// MergeProblemReplayForbidden performs a merge with any union data inside the KeyedForbiddenProblem, using the provided ProblemReplayForbidden
+func (t *KeyedForbiddenProblem) MergeProblemReplayForbidden(v ProblemReplayForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"replay_forbidden"}`))
 	if err != nil {
 		return err
 	}
@@ -3027,109 +3283,7 @@ func (t *CreateOrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnkn
 	return err
 }
 
-// AsProblemCouponNotApplicable returns the union data inside the CreateOrderUnprocessable as a ProblemCouponNotApplicable
-func (t CreateOrderUnprocessable) AsProblemCouponNotApplicable() (ProblemCouponNotApplicable, error) {
-	var body ProblemCouponNotApplicable
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponNotApplicable overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponNotApplicable
-func (t *CreateOrderUnprocessable) FromProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponNotApplicable performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponNotApplicable
-func (t *CreateOrderUnprocessable) MergeProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsProblemCouponExpired returns the union data inside the CreateOrderUnprocessable as a ProblemCouponExpired
-func (t CreateOrderUnprocessable) AsProblemCouponExpired() (ProblemCouponExpired, error) {
-	var body ProblemCouponExpired
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponExpired overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponExpired
-func (t *CreateOrderUnprocessable) FromProblemCouponExpired(v ProblemCouponExpired) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponExpired performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponExpired
-func (t *CreateOrderUnprocessable) MergeProblemCouponExpired(v ProblemCouponExpired) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsProblemCouponExhausted returns the union data inside the CreateOrderUnprocessable as a ProblemCouponExhausted
-func (t CreateOrderUnprocessable) AsProblemCouponExhausted() (ProblemCouponExhausted, error) {
-	var body ProblemCouponExhausted
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponExhausted overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponExhausted
-func (t *CreateOrderUnprocessable) FromProblemCouponExhausted(v ProblemCouponExhausted) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponExhausted performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponExhausted
-func (t *CreateOrderUnprocessable) MergeProblemCouponExhausted(v ProblemCouponExhausted) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t CreateOrderUnprocessable) Discriminator() (string, error) {
+func (t KeyedForbiddenProblem) Discriminator() (string, error) {
 	var discriminator struct {
 		Discriminator string `json:"code"`
 	}
@@ -3137,33 +3291,27 @@ func (t CreateOrderUnprocessable) Discriminator() (string, error) {
 	return discriminator.Discriminator, err
 }
 
-func (t CreateOrderUnprocessable) ValueByDiscriminator() (interface{}, error) {
+func (t KeyedForbiddenProblem) ValueByDiscriminator() (interface{}, error) {
 	discriminator, err := t.Discriminator()
 	if err != nil {
 		return nil, err
 	}
 	switch discriminator {
-	case "coupon_exhausted":
-		return t.AsProblemCouponExhausted()
-	case "coupon_expired":
-		return t.AsProblemCouponExpired()
-	case "coupon_not_applicable":
-		return t.AsProblemCouponNotApplicable()
-	case "coupon_unknown":
-		return t.AsProblemCouponUnknown()
-	case "validation_failed":
-		return t.AsProblemValidationFailed()
+	case "forbidden":
+		return t.AsProblemForbidden()
+	case "replay_forbidden":
+		return t.AsProblemReplayForbidden()
 	default:
 		return nil, errors.New("unknown discriminator value: " + discriminator)
 	}
 }
 
-func (t CreateOrderUnprocessable) MarshalJSON() ([]byte, error) {
+func (t KeyedForbiddenProblem) MarshalJSON() ([]byte, error) {
 	b, err := t.union.MarshalJSON()
 	return b, err
 }
 
-func (t *CreateOrderUnprocessable) UnmarshalJSON(b []byte) error {
+func (t *KeyedForbiddenProblem) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -3406,6 +3554,352 @@ func (t *KeyedUnavailableProblem) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemValidationFailed returns the union data inside the OrderUnprocessable as a ProblemValidationFailed
+func (t OrderUnprocessable) AsProblemValidationFailed() (ProblemValidationFailed, error) {
+	var body ProblemValidationFailed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemValidationFailed overwrites any union data inside the OrderUnprocessable as the provided ProblemValidationFailed
+func (t *OrderUnprocessable) FromProblemValidationFailed(v ProblemValidationFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemValidationFailed performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemValidationFailed
+func (t *OrderUnprocessable) MergeProblemValidationFailed(v ProblemValidationFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponUnknown returns the union data inside the OrderUnprocessable as a ProblemCouponUnknown
+func (t OrderUnprocessable) AsProblemCouponUnknown() (ProblemCouponUnknown, error) {
+	var body ProblemCouponUnknown
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponUnknown overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponUnknown
+func (t *OrderUnprocessable) FromProblemCouponUnknown(v ProblemCouponUnknown) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponUnknown performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponUnknown
+func (t *OrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnknown) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponNotApplicable returns the union data inside the OrderUnprocessable as a ProblemCouponNotApplicable
+func (t OrderUnprocessable) AsProblemCouponNotApplicable() (ProblemCouponNotApplicable, error) {
+	var body ProblemCouponNotApplicable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponNotApplicable overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponNotApplicable
+func (t *OrderUnprocessable) FromProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponNotApplicable performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponNotApplicable
+func (t *OrderUnprocessable) MergeProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponExpired returns the union data inside the OrderUnprocessable as a ProblemCouponExpired
+func (t OrderUnprocessable) AsProblemCouponExpired() (ProblemCouponExpired, error) {
+	var body ProblemCouponExpired
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponExpired overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponExpired
+func (t *OrderUnprocessable) FromProblemCouponExpired(v ProblemCouponExpired) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponExpired performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponExpired
+func (t *OrderUnprocessable) MergeProblemCouponExpired(v ProblemCouponExpired) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponExhausted returns the union data inside the OrderUnprocessable as a ProblemCouponExhausted
+func (t OrderUnprocessable) AsProblemCouponExhausted() (ProblemCouponExhausted, error) {
+	var body ProblemCouponExhausted
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponExhausted overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponExhausted
+func (t *OrderUnprocessable) FromProblemCouponExhausted(v ProblemCouponExhausted) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponExhausted performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponExhausted
+func (t *OrderUnprocessable) MergeProblemCouponExhausted(v ProblemCouponExhausted) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OrderUnprocessable) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t OrderUnprocessable) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "coupon_exhausted":
+		return t.AsProblemCouponExhausted()
+	case "coupon_expired":
+		return t.AsProblemCouponExpired()
+	case "coupon_not_applicable":
+		return t.AsProblemCouponNotApplicable()
+	case "coupon_unknown":
+		return t.AsProblemCouponUnknown()
+	case "validation_failed":
+		return t.AsProblemValidationFailed()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t OrderUnprocessable) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OrderUnprocessable) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsProblemClientOrderExists returns the union data inside the PutOrderConflict as a ProblemClientOrderExists
+func (t PutOrderConflict) AsProblemClientOrderExists() (ProblemClientOrderExists, error) {
+	var body ProblemClientOrderExists
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemClientOrderExists overwrites any union data inside the PutOrderConflict as the provided ProblemClientOrderExists
+func (t *PutOrderConflict) FromProblemClientOrderExists(v ProblemClientOrderExists) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"client_order_exists"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemClientOrderExists performs a merge with any union data inside the PutOrderConflict, using the provided ProblemClientOrderExists
+func (t *PutOrderConflict) MergeProblemClientOrderExists(v ProblemClientOrderExists) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"client_order_exists"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCheckoutAlreadyOrdered returns the union data inside the PutOrderConflict as a ProblemCheckoutAlreadyOrdered
+func (t PutOrderConflict) AsProblemCheckoutAlreadyOrdered() (ProblemCheckoutAlreadyOrdered, error) {
+	var body ProblemCheckoutAlreadyOrdered
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCheckoutAlreadyOrdered overwrites any union data inside the PutOrderConflict as the provided ProblemCheckoutAlreadyOrdered
+func (t *PutOrderConflict) FromProblemCheckoutAlreadyOrdered(v ProblemCheckoutAlreadyOrdered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_already_ordered"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCheckoutAlreadyOrdered performs a merge with any union data inside the PutOrderConflict, using the provided ProblemCheckoutAlreadyOrdered
+func (t *PutOrderConflict) MergeProblemCheckoutAlreadyOrdered(v ProblemCheckoutAlreadyOrdered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_already_ordered"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCheckoutInProgress returns the union data inside the PutOrderConflict as a ProblemCheckoutInProgress
+func (t PutOrderConflict) AsProblemCheckoutInProgress() (ProblemCheckoutInProgress, error) {
+	var body ProblemCheckoutInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCheckoutInProgress overwrites any union data inside the PutOrderConflict as the provided ProblemCheckoutInProgress
+func (t *PutOrderConflict) FromProblemCheckoutInProgress(v ProblemCheckoutInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCheckoutInProgress performs a merge with any union data inside the PutOrderConflict, using the provided ProblemCheckoutInProgress
+func (t *PutOrderConflict) MergeProblemCheckoutInProgress(v ProblemCheckoutInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t PutOrderConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t PutOrderConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "checkout_already_ordered":
+		return t.AsProblemCheckoutAlreadyOrdered()
+	case "checkout_in_progress":
+		return t.AsProblemCheckoutInProgress()
+	case "client_order_exists":
+		return t.AsProblemClientOrderExists()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t PutOrderConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *PutOrderConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -3581,6 +4075,40 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// GetClientOrder Read the order of this name
+	//
+	// Corresponds with GET /client-orders/{clientOrderId} (the `GetClientOrder` operationId).
+	GetClientOrder(ctx context.Context, clientOrderId ClientId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutOrderWithBody Make the order of this name, or find it
+	//
+	// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+	// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+	// request is judged anew.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+	PutOrderWithBody(ctx context.Context, clientOrderId ClientId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutOrder Make the order of this name, or find it
+	//
+	// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+	// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+	// request is judged anew.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+	PutOrder(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetIdempotencyKey What became of my intent?
+	//
+	// Looks in the caller's own scope only. It never changes what the key means.
+	//
+	// Corresponds with GET /idempotency-keys/{key} (the `GetIdempotencyKey` operationId).
+	GetIdempotencyKey(ctx context.Context, key string, params *GetIdempotencyKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetLiveness Is the process alive?
 	//
 	// Corresponds with GET /livez (the `GetLiveness` operationId).
@@ -3642,6 +4170,80 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// GetClientOrder Read the order of this name
+//
+// Corresponds with GET /client-orders/{clientOrderId} (the `GetClientOrder` operationId).
+func (c *Client) GetClientOrder(ctx context.Context, clientOrderId ClientId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClientOrderRequest(c.Server, clientOrderId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutOrderWithBody Make the order of this name, or find it
+//
+// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+// request is judged anew.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+func (c *Client) PutOrderWithBody(ctx context.Context, clientOrderId ClientId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutOrderRequestWithBody(c.Server, clientOrderId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutOrder Make the order of this name, or find it
+//
+// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+// request is judged anew.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+func (c *Client) PutOrder(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutOrderRequest(c.Server, clientOrderId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetIdempotencyKey What became of my intent?
+//
+// Looks in the caller's own scope only. It never changes what the key means.
+//
+// Corresponds with GET /idempotency-keys/{key} (the `GetIdempotencyKey` operationId).
+func (c *Client) GetIdempotencyKey(ctx context.Context, key string, params *GetIdempotencyKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIdempotencyKeyRequest(c.Server, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // GetLiveness Is the process alive?
@@ -3784,6 +4386,144 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewGetClientOrderRequest constructs an http.Request for the GetClientOrder method
+func NewGetClientOrderRequest(server string, clientOrderId ClientId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "clientOrderId", clientOrderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/client-orders/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutOrderRequest calls the generic PutOrder builder with application/json body
+func NewPutOrderRequest(server string, clientOrderId ClientId, body PutOrderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutOrderRequestWithBody(server, clientOrderId, "application/json", bodyReader)
+}
+
+// NewPutOrderRequestWithBody constructs an http.Request for the PutOrder method, with any body, and a specified content type
+func NewPutOrderRequestWithBody(server string, clientOrderId ClientId, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "clientOrderId", clientOrderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/client-orders/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetIdempotencyKeyRequest constructs an http.Request for the GetIdempotencyKey method
+func NewGetIdempotencyKeyRequest(server string, key string, params *GetIdempotencyKeyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/idempotency-keys/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operation", params.Operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewGetLivenessRequest constructs an http.Request for the GetLiveness method
@@ -4144,6 +4884,44 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// GetClientOrderWithResponse Read the order of this name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /client-orders/{clientOrderId} (the `GetClientOrder` operationId).
+	GetClientOrderWithResponse(ctx context.Context, clientOrderId ClientId, reqEditors ...RequestEditorFn) (*GetClientOrderResponse, error)
+
+	// PutOrderWithBodyWithResponse Make the order of this name, or find it
+	//
+	// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+	// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+	// request is judged anew.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+	PutOrderWithBodyWithResponse(ctx context.Context, clientOrderId ClientId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutOrderResponse, error)
+
+	// PutOrderWithResponse Make the order of this name, or find it
+	//
+	// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+	// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+	// request is judged anew.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+	PutOrderWithResponse(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOrderResponse, error)
+
+	// GetIdempotencyKeyWithResponse What became of my intent?
+	//
+	// Looks in the caller's own scope only. It never changes what the key means.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /idempotency-keys/{key} (the `GetIdempotencyKey` operationId).
+	GetIdempotencyKeyWithResponse(ctx context.Context, key string, params *GetIdempotencyKeyParams, reqEditors ...RequestEditorFn) (*GetIdempotencyKeyResponse, error)
+
 	// GetLivenessWithResponse Is the process alive?
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4217,6 +4995,378 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
+}
+
+// GetClientOrderResponse200Headers the declared response headers of an HTTP 200 response for GetClientOrder
+type GetClientOrderResponse200Headers struct {
+	ETag string
+}
+
+// GetClientOrderResponse401Headers the declared response headers of an HTTP 401 response for GetClientOrder
+type GetClientOrderResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetClientOrderResponse503Headers the declared response headers of an HTTP 503 response for GetClientOrder
+type GetClientOrderResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type GetClientOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Order
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetClientOrderResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetClientOrderResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetClientOrderResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClientOrderResponse) GetJSON200() *Order {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetClientOrderResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClientOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClientOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClientOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClientOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutOrderResponse200Headers the declared response headers of an HTTP 200 response for PutOrder
+type PutOrderResponse200Headers struct {
+	ETag     string
+	Location string
+}
+
+// PutOrderResponse201Headers the declared response headers of an HTTP 201 response for PutOrder
+type PutOrderResponse201Headers struct {
+	ETag     string
+	Location string
+}
+
+// PutOrderResponse401Headers the declared response headers of an HTTP 401 response for PutOrder
+type PutOrderResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// PutOrderResponse409Headers the declared response headers of an HTTP 409 response for PutOrder
+type PutOrderResponse409Headers struct {
+	Location     *string
+	RetryAfter   *int32
+	XShouldRetry *bool
+}
+
+// PutOrderResponse503Headers the declared response headers of an HTTP 503 response for PutOrder
+type PutOrderResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type PutOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Order
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Order
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationproblemJSON408 *RequestTimeout
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *PutOrderConflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *BodyTooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *OrderUnprocessable
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *KeyedUnavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutOrderResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PutOrderResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *PutOrderResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *PutOrderResponse409Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *PutOrderResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutOrderResponse) GetJSON200() *Order {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutOrderResponse) GetJSON201() *Order {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON408() *RequestTimeout {
+	return r.ApplicationproblemJSON408
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON409() *PutOrderConflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON413() *BodyTooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON422() *OrderUnprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSON503() *KeyedUnavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutOrderResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetIdempotencyKeyResponse401Headers the declared response headers of an HTTP 401 response for GetIdempotencyKey
+type GetIdempotencyKeyResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetIdempotencyKeyResponse503Headers the declared response headers of an HTTP 503 response for GetIdempotencyKey
+type GetIdempotencyKeyResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type GetIdempotencyKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IdempotencyKeyState
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetIdempotencyKeyResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetIdempotencyKeyResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetIdempotencyKeyResponse) GetJSON200() *IdempotencyKeyState {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetIdempotencyKeyResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIdempotencyKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIdempotencyKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIdempotencyKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIdempotencyKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type GetLivenessResponse struct {
@@ -4431,6 +5581,7 @@ type CreateOrderResponse409Headers struct {
 	IdempotencyKeyExpires *string
 	IdempotencyReplayed   *bool
 	Location              *string
+	PreferenceApplied     *string
 	RetryAfter            *int32
 	XShouldRetry          *bool
 }
@@ -4456,7 +5607,7 @@ type CreateOrderResponse struct {
 	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
 	ApplicationproblemJSON401 *Unauthenticated
 	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationproblemJSON403 *Forbidden
+	ApplicationproblemJSON403 *KeyedForbidden
 	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationproblemJSON408 *RequestTimeout
 	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
@@ -4466,7 +5617,7 @@ type CreateOrderResponse struct {
 	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationproblemJSON415 *UnsupportedMediaType
 	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
-	ApplicationproblemJSON422 *CreateOrderUnprocessable
+	ApplicationproblemJSON422 *OrderUnprocessable
 	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationproblemJSON500 *KeyedInternal
 	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
@@ -4501,7 +5652,7 @@ func (r CreateOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
 }
 
 // GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r CreateOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+func (r CreateOrderResponse) GetApplicationproblemJSON403() *KeyedForbidden {
 	return r.ApplicationproblemJSON403
 }
 
@@ -4526,7 +5677,7 @@ func (r CreateOrderResponse) GetApplicationproblemJSON415() *UnsupportedMediaTyp
 }
 
 // GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
-func (r CreateOrderResponse) GetApplicationproblemJSON422() *CreateOrderUnprocessable {
+func (r CreateOrderResponse) GetApplicationproblemJSON422() *OrderUnprocessable {
 	return r.ApplicationproblemJSON422
 }
 
@@ -4795,6 +5946,68 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
+// GetClientOrderWithResponse Read the order of this name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /client-orders/{clientOrderId} (the `GetClientOrder` operationId).
+func (c *ClientWithResponses) GetClientOrderWithResponse(ctx context.Context, clientOrderId ClientId, reqEditors ...RequestEditorFn) (*GetClientOrderResponse, error) {
+	rsp, err := c.GetClientOrder(ctx, clientOrderId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClientOrderResponse(rsp)
+}
+
+// PutOrderWithBodyWithResponse Make the order of this name, or find it
+//
+// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+// request is judged anew.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+func (c *ClientWithResponses) PutOrderWithBodyWithResponse(ctx context.Context, clientOrderId ClientId, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutOrderResponse, error) {
+	rsp, err := c.PutOrderWithBody(ctx, clientOrderId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutOrderResponse(rsp)
+}
+
+// PutOrderWithResponse Make the order of this name, or find it
+//
+// For callers who own a stable id. The first request makes the order; the same request again, whenever it comes,
+// finds it and changes nothing. Another body is `client_order_exists`. A rejection is not stored: the next
+// request is judged anew.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
+func (c *ClientWithResponses) PutOrderWithResponse(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOrderResponse, error) {
+	rsp, err := c.PutOrder(ctx, clientOrderId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutOrderResponse(rsp)
+}
+
+// GetIdempotencyKeyWithResponse What became of my intent?
+//
+// Looks in the caller's own scope only. It never changes what the key means.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /idempotency-keys/{key} (the `GetIdempotencyKey` operationId).
+func (c *ClientWithResponses) GetIdempotencyKeyWithResponse(ctx context.Context, key string, params *GetIdempotencyKeyParams, reqEditors ...RequestEditorFn) (*GetIdempotencyKeyResponse, error) {
+	rsp, err := c.GetIdempotencyKey(ctx, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIdempotencyKeyResponse(rsp)
+}
+
 // GetLivenessWithResponse Is the process alive?
 //
 // Returns a wrapper object for the known response body format(s).
@@ -4915,6 +6128,396 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 		return nil, err
 	}
 	return ParseGetReadinessResponse(rsp)
+}
+
+// ParseGetClientOrderResponse parses an HTTP response from a GetClientOrderWithResponse call
+func ParseGetClientOrderResponse(rsp *http.Response) (*GetClientOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClientOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Order
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetClientOrderResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetClientOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetClientOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutOrderResponse parses an HTTP response from a PutOrderWithResponse call
+func ParsePutOrderResponse(rsp *http.Response) (*PutOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Order
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Order
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest RequestTimeout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest PutOrderConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest BodyTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest OrderUnprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest KeyedUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutOrderResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uri-reference"}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PutOrderResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uri-reference"}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers PutOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers PutOrderResponse409Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: "uri-reference"}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-Should-Retry"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Should-Retry", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XShouldRetry = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 503:
+		var headers PutOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetIdempotencyKeyResponse parses an HTTP response from a GetIdempotencyKeyWithResponse call
+func ParseGetIdempotencyKeyResponse(rsp *http.Response) (*GetIdempotencyKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIdempotencyKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IdempotencyKeyState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetIdempotencyKeyResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetIdempotencyKeyResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
 }
 
 // ParseGetLivenessResponse parses an HTTP response from a GetLivenessWithResponse call
@@ -5110,7 +6713,7 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 		response.ApplicationproblemJSON401 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
-		var dest Forbidden
+		var dest KeyedForbidden
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -5145,7 +6748,7 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 		response.ApplicationproblemJSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
-		var dest CreateOrderUnprocessable
+		var dest OrderUnprocessable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -5245,6 +6848,13 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 				return nil, err
 			}
 			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
 		}
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32

@@ -47,6 +47,10 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSchema(ctx, c); err != nil {
+		db.Close()
+		return nil, err
+	}
 	server, err := httpapi.New(
 		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, db,
 		idempotency.New(db, c.Unit), log,
@@ -61,6 +65,16 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		return nil, err
 	}
 	return &app{config: c, log: log, db: db, server: server}, nil
+}
+
+// checkSchema refuses a database that this binary cannot work on: it would answer, and fail every request. A newer
+// schema is no reason: migrations are backwards compatible, so that a deploy can begin with them.
+func checkSchema(ctx context.Context, c config) error {
+	state, err := postgres.MigrationStatus(ctx, c.DatabaseURL)
+	if err != nil || !state.Dirty && state.Version > state.Newest {
+		return err
+	}
+	return state.Err()
 }
 
 // ready is what --ready-file holds.

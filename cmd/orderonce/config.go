@@ -156,6 +156,9 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		{"request-timeout", c.Request},
 	})...)
 	wrong = append(wrong, nested([]bound{{"body-timeout", c.Body}, {"request-timeout", c.Request}})...)
+	wrong = append(wrong, nested([]bound{
+		{"acquire-timeout and statement-timeout together", c.Acquire + c.Statement}, {"unit-deadline", c.Unit},
+	})...)
 	return c, errors.Join(wrong...)
 }
 

@@ -20,6 +20,7 @@ const (
 	IdempotencyKeyInvalid
 	Unauthenticated
 	Forbidden
+	ReplayForbidden
 	NotFound
 	MethodNotAllowed
 	RequestTimeout
@@ -30,6 +31,7 @@ const (
 	UnsupportedMediaType
 	ValidationFailed
 	CheckoutAlreadyOrdered
+	ClientOrderExists
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -48,6 +50,7 @@ var names = [kinds]string{
 	IdempotencyKeyInvalid:  "idempotency_key_invalid",
 	Unauthenticated:        "unauthenticated",
 	Forbidden:              "forbidden",
+	ReplayForbidden:        "replay_forbidden",
 	NotFound:               "not_found",
 	MethodNotAllowed:       "method_not_allowed",
 	RequestTimeout:         "request_timeout",
@@ -58,6 +61,7 @@ var names = [kinds]string{
 	UnsupportedMediaType:   "unsupported_media_type",
 	ValidationFailed:       "validation_failed",
 	CheckoutAlreadyOrdered: "checkout_already_ordered",
+	ClientOrderExists:      "client_order_exists",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -89,10 +93,10 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
-		NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,
+		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,
 		UnsupportedMediaType, ValidationFailed, RecordIncomplete, Busy, Unavailable, OutcomeUnknown, kinds:
 		return false
 	}
@@ -130,6 +134,14 @@ func New(kind Kind, detail string) *Error {
 // Wrap gives err a kind and says what was being done, for logs. The client sees the kind's words alone.
 func Wrap(kind Kind, doing string, err error) *Error {
 	return &Error{Kind: kind, cause: fmt.Errorf("%s: %w", doing, err)}
+}
+
+// Later is Wrap for what a client may simply try again, after a second: about the time that the locks of a healthy unit
+// last, rounded up to the whole seconds of a Retry-After header.
+func Later(kind Kind, doing string, err error) *Error {
+	f := Wrap(kind, doing, err)
+	f.RetryAfter = time.Second
+	return f
 }
 
 // Invalid is a ValidationFailed at one place of the request.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Env names the variable that says what happens where, as a list with commas between:
+// Env names the variable that says what happens where, as a list with semicolons between:
 //
 //	after_claim=kill@3               the third hit is the end of the process, as by kill -9
 //	before_response=pause:/file@2    the second hit makes the file, and waits until it is gone
@@ -77,7 +77,7 @@ func mustParse(text string) map[Point]*place {
 
 func parse(text string) (map[Point]*place, error) {
 	parsed := map[Point]*place{}
-	for one := range strings.SplitSeq(text, ",") {
+	for one := range strings.SplitSeq(text, ";") {
 		if one == "" {
 			continue
 		}
@@ -87,14 +87,14 @@ func parse(text string) (map[Point]*place, error) {
 		if counted {
 			var err error
 			if f.at, err = strconv.ParseInt(hit, 10, 64); err != nil || f.at < 1 {
-				return nil, fmt.Errorf("%s: the hit must be a number from 1", one)
+				return nil, errors.New(one + ": the hit must be a number from 1")
 			}
 		}
-		var pauses bool
-		if f.file, pauses = strings.CutPrefix(action, "pause:"); !pauses && action != "kill" || pauses && f.file == "" {
-			return nil, fmt.Errorf("%s: what happens must be kill or pause:FILE", one)
-		} else if !pauses {
-			f.file = ""
+		if action != "kill" {
+			var pauses bool
+			if f.file, pauses = strings.CutPrefix(action, "pause:"); !pauses || f.file == "" {
+				return nil, errors.New(one + ": what happens must be kill or pause:FILE")
+			}
 		}
 		at := Point(name)
 		switch at {

@@ -74,7 +74,7 @@ func TestRevokedKeyGetsNoReplay(t *testing.T) {
 		wantReplay(t, first, w.place(key, order()))
 	}
 	w.exec(`UPDATE api_keys SET scopes = '{orders:read}'`)
-	wantProblem(t, w.place(key, order()), 403, "forbidden")
+	wantProblem(t, w.place(key, order()), 403, "replay_forbidden")
 	w.wantRows(rows{1, 1, 1})
 }
 

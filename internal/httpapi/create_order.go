@@ -25,7 +25,7 @@ func created(order orders.Order) reply {
 	}
 	return reply{
 		visit:    response.VisitCreateOrderResponse,
-		resource: idempotency.Resource{Type: "order", ID: order.ID},
+		resource: idempotency.Resource{Type: orderResource, ID: order.ID},
 	}
 }
 

@@ -31,7 +31,7 @@ type call struct {
 	recalled   bool // the principal is remembered, not confirmed yet
 	key        idempotency.Key
 	apiVersion string
-	wait       time.Duration // how long a duplicate waits: the policy's bound, or less where the client prefers
+	wait       *time.Duration // how long the client would wait for a first request; nil for the policy's bound
 	parameters *idempotency.Parameters
 }
 
@@ -96,6 +96,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	o := c.operation
 	if o.scope != "" {
 		if err := s.identify(r, c); err != nil {
+			if key, malformed := idempotency.ParseKey(r.Header.Values(keyHeader)); o.policy != nil && malformed == nil {
+				err = s.orReplay(r.Context(), c, key, err)
+			}
 			return nil, err
 		}
 	}
@@ -133,7 +136,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	}
 	c.apiVersion = r.Header.Get("API-Version")
 	if c.apiVersion == "" {
-		c.apiVersion = s.spec.doc.Info.Version
+		c.apiVersion = s.spec.apiVersion
 	}
 	return r, nil
 }
@@ -167,11 +170,29 @@ func (s *Server) identify(r *http.Request, c *call) error {
 	}
 	c.credential = credential
 	if c.operation.policy != nil {
-		if c.principal, c.recalled = s.keyring.Recall(credential); c.recalled {
-			return c.principal.Authorise(c.operation.scope)
+		c.principal, c.recalled = s.keyring.Recall(credential)
+		if c.recalled && c.principal.Authorise(c.operation.scope) == nil {
+			return nil
 		}
 	}
 	return s.authenticate(r.Context(), c)
+}
+
+// orReplay tells a caller whose rights were reduced since the first request with this key that it is the replay that
+// is refused.
+func (s *Server) orReplay(ctx context.Context, c *call, key idempotency.Key, err error) error {
+	if fault.KindOf(err) != fault.Forbidden {
+		return err
+	}
+	scope := c.operation.policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, key)
+	state, lookErr := s.keys.Look(ctx, scope)
+	if lookErr != nil {
+		return lookErr
+	}
+	if state.Completed {
+		return fault.New(fault.ReplayForbidden, "The credential no longer allows what this key's first request did.")
+	}
+	return err
 }
 
 // authenticate asks the database of now.

@@ -37,12 +37,12 @@ func (s *Server) once(
 ) (stored, error) {
 	c := callOf(ctx)
 	policy := *c.operation.policy
-	policy.Wait = c.wait
 	request := idempotency.Request{
 		Scope:      policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, c.key),
 		Policy:     policy,
 		APIVersion: c.apiVersion,
 		Parameters: c.parameters,
+		Wait:       c.wait,
 		Before:     []postgres.Staged{c.principal.Confirm(c.operation.scope)},
 		Authorise:  func(ctx context.Context) error { return s.authenticate(ctx, c) },
 	}
@@ -81,13 +81,15 @@ func restore(ctx context.Context, outcome *idempotency.Outcome, rebuild func(con
 	return err
 }
 
+var errRestored = errors.New("the credential was given back meanwhile")
+
 // denied explains why the unit did not confirm the credential.
 func (s *Server) denied(ctx context.Context, c *call) error {
 	if err := s.authenticate(ctx, c); err != nil {
-		return err
+		return s.orReplay(ctx, c, c.key, err)
 	}
 	// Given back between the two looks: the next try will see it.
-	return &fault.Error{Kind: fault.Busy, RetryAfter: drained}
+	return fault.Later(fault.Busy, "confirm the credential", errRestored)
 }
 
 // record visits the generated response and keeps what it wrote.

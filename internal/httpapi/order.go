@@ -28,6 +28,9 @@ func (s *Server) rebuiltOrder(answer func(orders.Order) reply) func(context.Cont
 	}
 }
 
+// orderResource is the type of an outcome's resource that is an order.
+const orderResource = "order"
+
 func orderPath(id string) string { return "/orders/" + id }
 
 // etagOf is the order's version: every change of an order makes the next.
@@ -35,7 +38,7 @@ func etagOf(o orders.Order) string { return `"` + strconv.FormatInt(o.Version, 1
 
 func orderOf(o orders.Order) api.Order {
 	out := api.Order{
-		Id: o.ID, Status: api.OrderStatus(o.Status), CheckoutId: o.CheckoutID, CustomerId: o.CustomerID,
+		Id: o.ID, Status: api.OrderStatus(o.Status), CheckoutId: o.CheckoutID, ClientOrderId: o.ClientOrderID, CustomerId: o.CustomerID,
 		Currency: o.Currency, Items: make([]api.OrderItem, len(o.Items)), ShippingAddressId: o.ShippingAddressID,
 		CouponCode: o.CouponCode, Metadata: o.Metadata,
 		SubtotalMinor: o.SubtotalMinor, DiscountMinor: o.DiscountMinor, TotalMinor: o.TotalMinor,

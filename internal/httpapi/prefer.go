@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// preferWait sets how long a duplicate waits for the first request. A client may prefer less than the policy's bound
-// (RFC 7240, wait=N in seconds) and is told that it was heard. A preference that cannot be read is no preference.
+// preferWait reads how long the client would wait for a first request, where that is less than the policy's bound
+// (RFC 7240, wait=N in seconds), and tells it that it was heard. A preference that cannot be read is no preference.
 func (c *call) preferWait(w http.ResponseWriter, r *http.Request) {
-	c.wait = c.operation.policy.Wait
 	for _, line := range r.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(line, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
@@ -21,8 +20,8 @@ func (c *call) preferWait(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				continue
 			}
-			if wait := time.Duration(seconds) * time.Second; wait < c.wait {
-				c.wait = wait
+			if wait := time.Duration(seconds) * time.Second; wait < c.operation.policy.Wait {
+				c.wait = &wait
 				w.Header().Set("Preference-Applied", "wait="+strconv.FormatUint(seconds, 10))
 			}
 			return // the first one counts

@@ -34,13 +34,15 @@ var problemTypes = map[fault.Kind]problemType{
 	fault.IdempotencyKeyInvalid:  {400, "The idempotency key is malformed", false, newKey},
 	fault.Unauthenticated:        {401, "The credential gives no access", false, keepKey},
 	fault.Forbidden:              {403, "The credential does not allow this", false, keepKey},
+	fault.ReplayForbidden:        {403, "The credential does not allow this replay", false, keepKey},
 	fault.NotFound:               {404, "There is no such thing", false, keepKey},
 	fault.MethodNotAllowed:       {405, "The method is not allowed here", false, keepKey},
 	fault.RequestTimeout:         {408, "The body did not arrive in time", true, keepKey},
-	fault.KeyReused:              {409, "The idempotency key was used for another request", false, newKey},
+	fault.KeyReused:              {409, "The idempotency key was used for another request", false, keepKey},
 	fault.InProgress:             {409, "The first request with this key is still running", true, keepKey},
 	fault.CheckoutInProgress:     {409, "The checkout is being ordered right now", true, keepKey},
 	fault.CheckoutAlreadyOrdered: {409, "The checkout already has an order", false, newKey},
+	fault.ClientOrderExists:      {409, "The client order id names another order", false, newKey},
 	fault.BodyTooLarge:           {413, "The body is too large", false, keepKey},
 	fault.UnsupportedMediaType:   {415, "The body's media type is not supported", false, keepKey},
 	fault.ValidationFailed:       {422, "The request breaks a rule of the contract", false, keepKey},
@@ -120,12 +122,19 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	err = s.confirm(r, c, err)
 	status, header, body := renderProblem(c, err)
 	if status >= http.StatusInternalServerError {
-		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed",
+		level := slog.LevelError
+		if status == http.StatusServiceUnavailable {
+			level = slog.LevelWarn // the client comes back; what is behind it has alarms of its own
+		}
+		s.log.LogAttrs(r.Context(), level, "request failed",
 			slog.String("request_id", c.requestID), slog.String("operation", operationID(c)),
 			slog.String("code", fault.KindOf(err).String()), slog.String("error", err.Error()))
 	}
 	for name, value := range header {
 		w.Header().Set(name, value)
+	}
+	if c.operation != nil && c.operation.policy != nil {
+		w.Header().Set("Idempotency-Replayed", "false")
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may be gone

@@ -95,7 +95,7 @@ func TestKeyReusedNamesWhatDiffers(t *testing.T) {
 		if diff := cmp.Diff(test.differing, *a.Differing); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if a.header.Get("X-Should-Retry") != "false" || a.Retryable || a.KeyAction != "new" {
+		if a.header.Get("X-Should-Retry") != "false" || a.Retryable || a.KeyAction != "keep" {
 			t.Errorf("%s: must not be retried: %s", name, a.body)
 		}
 		wantCreated(t, w.place(first[name], order()), "true")

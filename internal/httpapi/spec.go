@@ -33,6 +33,7 @@ type operation struct {
 type specification struct {
 	doc        *openapi3.T
 	operations []*operation
+	apiVersion string // of a request that names none
 }
 
 // loadSpecification reads the contract and refuses one whose promises the server could not keep: a mutating operation
@@ -47,6 +48,11 @@ func loadSpecification(ctx context.Context, source []byte) (*specification, erro
 		return nil, fmt.Errorf("the specification: %w", err)
 	}
 	s := &specification{doc: doc}
+	version := doc.Components.Parameters["ApiVersion"]
+	if version == nil || version.Value.Schema.Value.Default != doc.Info.Version {
+		return nil, errors.New("the specification: the default of API-Version is not its own version")
+	}
+	s.apiVersion = doc.Info.Version
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			route := &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
@@ -95,6 +101,7 @@ func readOperation(route *routers.Route) (*operation, error) {
 	if public == (o.scope != "") {
 		return nil, errors.New("must have x-required-scope, or an empty security where it is public")
 	}
+	op.Parameters = append(op.Parameters, route.PathItem.Parameters...)
 	for _, p := range op.Parameters {
 		if p.Value.In == openapi3.ParameterInQuery {
 			o.query[p.Value.Name] = true
@@ -129,6 +136,16 @@ func (o *operation) readPolicy() error {
 		return errors.New("has x-idempotency but does not require the " + keyHeader + " header")
 	}
 	o.policy = &policy
+	return nil
+}
+
+// policyOf is the policy of a keyed operation, and nil for any other name.
+func (s *specification) policyOf(operation string) *idempotency.Policy {
+	for _, o := range s.operations {
+		if o.id == operation {
+			return o.policy
+		}
+	}
 	return nil
 }
 

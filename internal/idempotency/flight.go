@@ -99,7 +99,7 @@ func (r *run) follow(ctx context.Context, ahead *flight) (outcome Outcome, again
 	case <-timer.C:
 		return Outcome{}, false, inProgress("The first request with this key is still running.")
 	case <-ctx.Done():
-		return Outcome{}, false, fault.Wrap(fault.Busy, "wait for the first request", ctx.Err())
+		return Outcome{}, false, fault.Later(fault.Busy, "wait for the first request", ctx.Err())
 	}
 	if ahead.err != nil {
 		return Outcome{}, true, nil
@@ -108,7 +108,7 @@ func (r *run) follow(ctx context.Context, ahead *flight) (outcome Outcome, again
 		return Outcome{}, false, err
 	}
 	if ahead.print != r.print {
-		return Outcome{}, false, r.reused(digest(ahead.request.Parameters))
+		return Outcome{}, false, r.reused(ahead.request.APIVersion, digest(ahead.request.Parameters))
 	}
 	outcome = ahead.outcome
 	outcome.Replayed = true

@@ -7,9 +7,7 @@ package idempotency
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,12 +37,22 @@ type Request struct {
 	Policy     Policy
 	APIVersion string
 	Parameters *Parameters
+	// Wait is how long the caller would wait for a first request, where that is less than the policy's bound; nil for
+	// the policy's.
+	Wait *time.Duration
 	// Before are rows written ahead of the claim, such as the check of the caller's credential. Where its table
 	// refuses one, nothing is claimed or replayed and Do returns the *postgres.Refused.
 	Before []postgres.Staged
 	// Authorise judges the caller by the database of now, before an answer is given that no unit of the caller's own
 	// has checked.
 	Authorise func(context.Context) error
+}
+
+func (r *Request) wait() time.Duration {
+	if r.Wait != nil {
+		return min(*r.Wait, r.Policy.Wait)
+	}
+	return r.Policy.Wait
 }
 
 // Work does the operation's business on tx and says what to answer.
@@ -63,11 +71,11 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 		request:   &request,
 		print:     k.rules.known[k.rules.writes](request.APIVersion, request.Scope.Operation, request.Parameters),
 		work:      work,
-		waitUntil: time.Now().Add(request.Policy.Wait),
+		waitUntil: time.Now().Add(request.wait()),
 	}
 	for {
 		if err := ctx.Err(); err != nil {
-			return Outcome{}, fault.Wrap(fault.Busy, "begin", err)
+			return Outcome{}, fault.Later(fault.Busy, "begin", err)
 		}
 		ahead, err := k.flights.join(&r)
 		if err != nil {
@@ -129,6 +137,9 @@ type run struct {
 // errVanished says that the record which took the key away is gone: purged, or expired and forgotten.
 var errVanished = errors.New("the idempotency record vanished")
 
+// errNewerRules says that a record was made by rules that only a newer version of the service knows.
+var errNewerRules = errors.New("the fingerprint's rules are not known here")
+
 // once claims the key and works, or answers from the record of whoever was first.
 func (r *run) once(ctx context.Context) (Outcome, error) {
 	outcome, err := r.own(ctx)
@@ -152,14 +163,10 @@ func (r *run) again(err error) bool {
 func (r *run) final(err error) error {
 	kind := fault.KindOf(err)
 	if r.unknown != nil && kind != fault.KeyReused && kind != fault.InProgress {
-		unknown := fault.Wrap(fault.OutcomeUnknown, "decide an unknown commit", err)
-		unknown.RetryAfter = time.Second
-		return unknown
+		return fault.Later(fault.OutcomeUnknown, "decide an unknown commit", err)
 	}
 	if errors.Is(err, errVanished) {
-		busy := fault.Wrap(fault.Busy, "claim", err)
-		busy.RetryAfter = time.Second
-		return busy
+		return fault.Later(fault.Busy, "claim", err)
 	}
 	return err
 }
@@ -170,13 +177,17 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 	unit := postgres.Unit{
 		Tenant:      r.request.Scope.Tenant,
 		First:       append(r.request.Before[:len(r.request.Before):len(r.request.Before)], postgres.Staged{Kind: claimKind, Row: c}),
-		LockTimeout: max(time.Until(r.waitUntil), time.Millisecond), // PostgreSQL reads 0 as no bound
-		Open:        r.open,
+		LockTimeout: r.request.Policy.Wait, FirstTimeout: r.claimTimeout(),
+		Open: r.open,
 	}
 	var done *completion
+	var unsent error // the work failed before its claim was on its way
 	err := r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
 		answer, err := r.work(ctx, tx)
 		if err != nil {
+			if !tx.Opened() {
+				unsent = err
+			}
 			return err
 		}
 		if answer.Rejected {
@@ -195,23 +206,43 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 	if errors.Is(err, postgres.ErrCommitUnknown) {
 		r.unknown = done
 	}
+	if unsent != nil {
+		return r.recordedBefore(ctx, unsent)
+	}
 	if err != nil {
 		return Outcome{}, err
 	}
 	return Outcome{Answer: done.answer, Expires: done.expiresAt}, nil
 }
 
+// claimTimeout is what is left of the caller's wait. A hair less than all of it is all of it: the same text for every
+// claim that does not wait for the second time.
+func (r *run) claimTimeout() time.Duration {
+	const hair = 10 * time.Millisecond
+	left, all := time.Until(r.waitUntil), r.request.wait()
+	if all-left < hair {
+		left = all
+	}
+	return max(left, time.Millisecond)
+}
+
+// recordedBefore looks for a record where the work failed without its claim being tried: what the rules refuse today
+// they may have taken when the key was new, and then the first outcome stands.
+func (r *run) recordedBefore(ctx context.Context, unsent error) (Outcome, error) {
+	outcome, err := r.recorded(ctx)
+	if errors.Is(err, errVanished) {
+		return Outcome{}, unsent
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return outcome, r.request.Authorise(ctx)
+}
+
 // recorded answers from the record that was there first.
 func (r *run) recorded(ctx context.Context) (Outcome, error) {
 	scope := r.request.Scope
-	var row idempotencydb.ReadOutcomeRow
-	err := r.keys.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-		row, err = queries.ReadOutcome(ctx, db, idempotencydb.ReadOutcomeParams{
-			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
-			IdempotencyKey: string(scope.Key),
-		})
-		return err
-	})
+	row, err := r.keys.read(ctx, scope)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Outcome{}, errVanished
@@ -225,42 +256,41 @@ func (r *run) recorded(ctx context.Context) (Outcome, error) {
 	}
 	rules, ok := r.keys.rules.known[row.FingerprintVersion]
 	if !ok {
-		newer := fault.New(fault.Unavailable, "Another version of the service knows this key.")
-		newer.RetryAfter = time.Second
-		return Outcome{}, newer
+		return Outcome{}, fault.Later(fault.Unavailable, "read a record", errNewerRules)
 	}
 	print := rules(r.request.APIVersion, scope.Operation, r.request.Parameters)
 	switch {
 	case !bytes.Equal(row.Fingerprint, print.sum[:]):
-		return Outcome{}, r.reused(row.FieldDigests)
+		return Outcome{}, r.reused(row.ApiVersion, row.FieldDigests)
 	case row.ResponseStatus == nil:
 		return Outcome{}, fault.New(fault.RecordIncomplete, "")
 	}
-	return r.replay(row)
-}
-
-func (r *run) replay(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
-	outcome := Outcome{Answer: Answer{Status: int(*row.ResponseStatus), Body: row.ResponseBody}}
-	if err := json.Unmarshal(row.ResponseHeaders, &outcome.Header); err != nil {
-		return Outcome{}, fmt.Errorf("decode the stored headers: %w", err)
-	}
-	if row.ResourceType != nil && row.ResourceID != nil {
-		outcome.Resource = &Resource{Type: *row.ResourceType, ID: *row.ResourceID}
-	}
-	if row.ExpiresAt != nil {
-		outcome.Expires = *row.ExpiresAt
-	}
-	outcome.ByReference = row.ResponseBody == nil
+	outcome, err := outcomeOf(row)
 	// A COMMIT of our own that turned out well is still the first answer.
 	outcome.Replayed = r.unknown == nil || !r.unknown.recordedAs(row)
-	return outcome, nil
+	return outcome, err
 }
 
-func (r *run) reused(digests []byte) error {
+func (k *Keys) read(ctx context.Context, scope Scope) (row idempotencydb.ReadOutcomeRow, err error) {
+	err = k.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+		row, err = queries.ReadOutcome(ctx, db, idempotencydb.ReadOutcomeParams{
+			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
+			IdempotencyKey: string(scope.Key),
+		})
+		return err
+	})
+	return row, err
+}
+
+// reused names what differs from the first request.
+func (r *run) reused(apiVersion string, digests []byte) error {
 	reused := fault.New(fault.KeyReused, "This idempotency key names a request with other parameters.")
 	var err error
 	if reused.Differing, err = differing(digests, r.request.Parameters); err != nil {
 		return err
+	}
+	if apiVersion != r.request.APIVersion {
+		reused.Differing = append(reused.Differing, "API-Version")
 	}
 	return reused
 }
@@ -268,7 +298,7 @@ func (r *run) reused(digests []byte) error {
 // forget frees an expired key in a transaction of its own; whoever claims it next owns it.
 func (r *run) forget(ctx context.Context) error {
 	scope := r.request.Scope
-	unit := postgres.Unit{Tenant: scope.Tenant, LockTimeout: max(time.Until(r.waitUntil), time.Millisecond)}
+	unit := postgres.Unit{Tenant: scope.Tenant, LockTimeout: r.claimTimeout()}
 	return r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
 		db, err := tx.DB(ctx)
 		if err != nil {

@@ -69,7 +69,8 @@ func TestSecondClaimWaitsForACommitUnderWay(t *testing.T) {
 	t.Parallel()
 	f, p := setupProxied(t)
 	arrive := make(chan struct{})
-	var slow fate = func(deliver func()) {
+	var slow fate = func(cut, deliver func()) {
+		cut()
 		<-arrive
 		deliver()
 	}
@@ -88,9 +89,10 @@ func TestSecondClaimWaitsForACommitUnderWay(t *testing.T) {
 func TestCommitThatCannotBeDecidedIsUnknown(t *testing.T) {
 	t.Parallel()
 	f, p := setupProxied(t)
-	var fatal fate = func(deliver func()) {
-		deliver()
+	var fatal fate = func(cut, deliver func()) {
 		_ = p.listener.Close() // nobody comes in after this COMMIT
+		cut()
+		deliver()
 	}
 	p.atCommit.Store(&fatal)
 	request := newRequest(t)

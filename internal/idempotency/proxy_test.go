@@ -23,14 +23,14 @@ type proxy struct {
 	conns []net.Conn
 }
 
-// fate is what becomes of the next COMMIT. Its client sees the connection end in any case, and the server too, after
-// what deliver has brought it.
-type fate func(deliver func())
+// fate is what becomes of the next COMMIT: cut ends the client's connection, deliver brings the COMMIT to the server.
+// Afterwards both connections end.
+type fate func(cut, deliver func())
 
 // The fates. An unanswered COMMIT looks the same to the client whether it arrived or not.
 var (
-	lost       fate = func(func()) {}
-	unanswered fate = func(deliver func()) { deliver() }
+	lost       fate = func(cut, _ func()) { cut() }
+	unanswered fate = func(cut, deliver func()) { cut(); deliver() }
 )
 
 // throughProxy starts a proxy for the database at url and returns the URL that leads through it.
@@ -102,8 +102,7 @@ func (p *proxy) up(client net.Conn, server *net.TCPConn) {
 		}
 		if bytes.Contains(buf[:n], []byte("COMMIT\x00")) {
 			if happen := p.atCommit.Swap(nil); happen != nil {
-				_ = client.Close()
-				(*happen)(func() { _, _ = server.Write(buf[:n]) })
+				(*happen)(func() { _ = client.Close() }, func() { _, _ = server.Write(buf[:n]) })
 				return
 			}
 		}

@@ -129,3 +129,21 @@ func (r *result) Write(ctx context.Context, db postgres.DBTX) error {
 	params.ResourceType, params.ResourceID = done.resource()
 	return queries.CompleteKey(ctx, db, params)
 }
+
+// outcomeOf is what a complete record remembers.
+func outcomeOf(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
+	outcome := Outcome{
+		Answer:      Answer{Status: int(*row.ResponseStatus), Body: row.ResponseBody},
+		ByReference: row.ResponseBody == nil,
+	}
+	if err := json.Unmarshal(row.ResponseHeaders, &outcome.Header); err != nil {
+		return Outcome{}, fmt.Errorf("decode the stored headers: %w", err)
+	}
+	if row.ResourceType != nil && row.ResourceID != nil {
+		outcome.Resource = &Resource{Type: *row.ResourceType, ID: *row.ResourceID}
+	}
+	if row.ExpiresAt != nil {
+		outcome.Expires = *row.ExpiresAt
+	}
+	return outcome, nil
+}

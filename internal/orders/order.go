@@ -36,6 +36,7 @@ type Order struct {
 	ID                uuid.UUID         `json:"id"`
 	Status            Status            `json:"status"`
 	CheckoutID        *string           `json:"checkout_id,omitempty"`
+	ClientOrderID     *string           `json:"client_order_id,omitempty"`
 	CustomerID        string            `json:"customer_id"`
 	Currency          string            `json:"currency"`
 	Items             []Item            `json:"items"`
@@ -56,7 +57,7 @@ var orderKind = &postgres.Kind{Name: "order", Rank: postgres.RankOrder, Busy: fa
 func fromRow(row ordersdb.Order) (Order, error) {
 	o := Order{
 		TenantID: row.TenantID, PrincipalID: row.PrincipalID, Version: row.Version,
-		ID: row.ID, Status: Status(row.Status), CheckoutID: row.CheckoutID, CustomerID: row.CustomerID,
+		ID: row.ID, Status: Status(row.Status), CheckoutID: row.CheckoutID, ClientOrderID: row.ClientOrderID, CustomerID: row.CustomerID,
 		Currency: row.Currency, ShippingAddressID: row.ShippingAddressID, CouponCode: row.CouponCode,
 		SubtotalMinor: row.SubtotalMinor, DiscountMinor: row.DiscountMinor, TotalMinor: row.TotalMinor,
 		CreatedAt: row.CreatedAt,

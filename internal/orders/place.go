@@ -26,6 +26,7 @@ type Placement struct {
 	TenantID          uuid.UUID
 	PrincipalID       uuid.UUID
 	CheckoutID        *string
+	ClientOrderID     *string // the caller's own name for the order, for ever; see Put
 	CustomerID        string
 	Currency          string
 	Items             []Item
@@ -56,7 +57,7 @@ func Place(ctx context.Context, tx *postgres.Tx, p Placement) (Order, error) {
 		return Order{}, err
 	}
 	if !kept {
-		return Order{}, alreadyOrdered(ctx, tx, p)
+		return Order{}, taken(ctx, tx, p)
 	}
 	if redeemed != nil {
 		redeemed.redeem(tx)
@@ -90,25 +91,40 @@ func draft(p Placement) (Order, error) {
 	}
 	return Order{
 		TenantID: p.TenantID, PrincipalID: p.PrincipalID, Version: 1,
-		ID: id, Status: Pending, CheckoutID: p.CheckoutID, CustomerID: p.CustomerID, Currency: p.Currency,
+		ID: id, Status: Pending, CheckoutID: p.CheckoutID, ClientOrderID: p.ClientOrderID, CustomerID: p.CustomerID, Currency: p.Currency,
 		Items: p.Items, ShippingAddressID: p.ShippingAddressID, CouponCode: p.CouponCode, Metadata: p.Metadata,
 		SubtotalMinor: total, TotalMinor: total,
 		CreatedAt: time.Now().UTC().Truncate(time.Microsecond),
 	}, nil
 }
 
-// alreadyOrdered names the order that holds the checkout. It runs in the transaction whose insert waited for that
-// order's commit, so the order can be read; orders are never deleted.
-func alreadyOrdered(ctx context.Context, tx *postgres.Tx, p Placement) error {
+// errClientOrderTaken says that another unit made the client's order while this one was making it.
+var errClientOrderTaken = errors.New("the client's order id has an order")
+
+// taken says which identity the table refused. It runs in the transaction whose insert waited for the other order's
+// commit, so that order can be read; orders are never deleted.
+func taken(ctx context.Context, tx *postgres.Tx, p Placement) error {
 	db, err := tx.DB(ctx)
 	if err != nil {
 		return err
+	}
+	if p.ClientOrderID != nil {
+		_, err := FindByClientOrder(ctx, db, p.TenantID, *p.ClientOrderID)
+		if err == nil {
+			return errClientOrderTaken
+		}
+		if fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+	}
+	if p.CheckoutID == nil {
+		return errors.New("an order was refused that has no identity of its own")
 	}
 	holder, err := queries.ReadOrderOfCheckout(ctx, db, ordersdb.ReadOrderOfCheckoutParams{
 		TenantID: p.TenantID, CheckoutID: *p.CheckoutID,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("the order that holds checkout %q cannot be read", *p.CheckoutID)
+		return errors.New("the order that holds the checkout cannot be read")
 	}
 	if err != nil {
 		return fmt.Errorf("read the order of a checkout: %w", err)
@@ -131,7 +147,7 @@ func (o placed) Write(ctx context.Context, db postgres.DBTX) error {
 		return fmt.Errorf("encode the metadata: %w", err)
 	}
 	return queries.InsertOrder(ctx, db, ordersdb.InsertOrderParams{
-		TenantID: o.TenantID, ID: o.ID, PrincipalID: o.PrincipalID, CheckoutID: o.CheckoutID,
+		TenantID: o.TenantID, ID: o.ID, PrincipalID: o.PrincipalID, CheckoutID: o.CheckoutID, ClientOrderID: o.ClientOrderID,
 		CustomerID: o.CustomerID, Currency: o.Currency, Status: string(o.Status), Items: items,
 		SubtotalMinor: o.SubtotalMinor, DiscountMinor: o.DiscountMinor, TotalMinor: o.TotalMinor,
 		CouponCode: o.CouponCode, ShippingAddressID: o.ShippingAddressID, Metadata: metadata,

@@ -16,6 +16,18 @@ import (
 // Find reads one order of a tenant. An order of another tenant is fault.NotFound, like one that never was.
 func Find(ctx context.Context, db postgres.DBTX, tenant, id uuid.UUID) (Order, error) {
 	row, err := queries.ReadOrder(ctx, db, ordersdb.ReadOrderParams{TenantID: tenant, ID: id})
+	return found(row, err)
+}
+
+// FindByClientOrder is Find by the caller's own name for the order.
+func FindByClientOrder(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, clientOrderID string) (Order, error) {
+	row, err := queries.ReadClientOrder(ctx, db, ordersdb.ReadClientOrderParams{
+		TenantID: tenant, ClientOrderID: clientOrderID,
+	})
+	return found(row, err)
+}
+
+func found(row ordersdb.Order, err error) (Order, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Order{}, fault.New(fault.NotFound, "There is no such order.")
 	}

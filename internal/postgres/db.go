@@ -149,7 +149,7 @@ func (db *DB) acquireWithin(waiting context.Context) (*session, error) {
 	conn, err := db.pool.Acquire(waiting)
 	if err != nil {
 		if waiting.Err() != nil {
-			return nil, later(fault.Busy, "acquire a connection", err)
+			return nil, fault.Later(fault.Busy, "acquire a connection", err)
 		}
 		return nil, translate("acquire a connection", err)
 	}

@@ -14,10 +14,6 @@ import (
 	"orderonce/internal/fault"
 )
 
-// retryAfter is what a client is told to wait after a lock or a connection was not to be had: about the time that
-// the locks of a healthy unit last, rounded up to the header's whole second.
-const retryAfter = time.Second
-
 // rollbackBound is how long a failed unit may take to be rolled back before its connection is closed instead.
 const rollbackBound = time.Second
 
@@ -69,10 +65,10 @@ func translate(doing string, err error) error {
 		return translateState(doing, pe, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return later(fault.Busy, doing, err)
+		return fault.Later(fault.Busy, doing, err)
 	}
 	if connectionLost(err) {
-		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -80,22 +76,16 @@ func translate(doing string, err error) error {
 func translateState(doing string, pe *pgconn.PgError, err error) error {
 	switch pe.Code {
 	case lockNotAvailable, queryCanceled:
-		return later(fault.Busy, doing, err)
+		return fault.Later(fault.Busy, doing, err)
 	case serializationFailure, deadlockDetected:
-		return later(fault.Busy, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+		return fault.Later(fault.Busy, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	case adminShutdown, crashShutdown, cannotConnectNow, tooManyConnections, idleInTransaction:
-		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	}
 	if len(pe.Code) == 5 && pe.Code[:2] == "08" { // connection exceptions
-		return later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-func later(kind fault.Kind, doing string, err error) error {
-	f := fault.Wrap(kind, doing, err)
-	f.RetryAfter = retryAfter
-	return f
 }
 
 func connectionLost(err error) bool {

@@ -29,7 +29,7 @@ func (g *gate) enter(ctx context.Context, tenant uuid.UUID) (leave func(), err e
 	t := g.use(tenant)
 	if err := t.Acquire(ctx, 1); err != nil {
 		g.unuse(tenant, t)
-		return nil, later(fault.Busy, "wait for the tenant's turn", err)
+		return nil, fault.Later(fault.Busy, "wait for the tenant's turn", err)
 	}
 	return func() {
 		t.Release(1)

@@ -47,6 +47,15 @@ type MigrationState struct {
 	Dirty   bool // Version was begun and not completed
 }
 
+// String is the state in words, for an operator.
+func (s MigrationState) String() string {
+	text := fmt.Sprintf("the database is at migration %d, this program's newest is %d", s.Version, s.Newest)
+	if s.Dirty {
+		text += "; the last one was begun and not completed"
+	}
+	return text
+}
+
 // Err is nil if the database is as this program needs it, and otherwise says what to do.
 func (s MigrationState) Err() error {
 	if err := s.refusal(); err != nil {

@@ -100,6 +100,9 @@ func (p *pipeline) send(ctx context.Context, s *session) error {
 		tag, err := results.Exec()
 		if err != nil {
 			_ = results.Close() // the statement's own error says more
+			if refused != nil {
+				return refused // what failed behind a refused row was never to be
+			}
 			return failed(kind, err)
 		}
 		if kind != nil && refused == nil && tag.RowsAffected() == 0 {
@@ -121,9 +124,7 @@ func failed(kind *Kind, err error) error {
 		return translate("control the transaction", err)
 	}
 	if isLockTimeout(err) {
-		busy := fault.Wrap(kind.Busy, "wait for "+kind.Name, err)
-		busy.RetryAfter = retryAfter
-		return busy
+		return fault.Later(kind.Busy, "wait for "+kind.Name, err)
 	}
 	return translate("write "+kind.Name, err)
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,8 +19,10 @@ type Unit struct {
 	// First are rows that decide whether the unit may happen at all (a credential, a claim): they are written before
 	// everything that the work reads or writes, in the same round trip as BEGIN.
 	First []Staged
-	// LockTimeout bounds each wait for a row that another transaction holds.
-	LockTimeout time.Duration
+	// LockTimeout bounds each wait for a row that another transaction holds; FirstTimeout, where it is set, that of the
+	// First rows.
+	LockTimeout  time.Duration
+	FirstTimeout time.Duration
 	// Open opens the transaction before the work begins, so that Offer knows its answer at once.
 	Open bool
 }
@@ -148,15 +151,24 @@ func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
 	}
 	tx.session = s
 	p := &pipeline{}
-	p.control("BEGIN")
-	// A literal, never set_config: a cluster that shards by tenant ignores the latter.
-	p.control("SET LOCAL lock_timeout = '" + milliseconds(tx.unit.LockTimeout) + "'")
-	for _, first := range tx.unit.First {
-		if err := p.row(ctx, first); err != nil {
+	p.control("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the database's default is
+	first := cmp.Or(tx.unit.FirstTimeout, tx.unit.LockTimeout)
+	p.control(lockTimeout(first))
+	for _, row := range tx.unit.First {
+		if err := p.row(ctx, row); err != nil {
 			return nil, err
 		}
 	}
+	if first != tx.unit.LockTimeout {
+		p.control(lockTimeout(tx.unit.LockTimeout))
+	}
 	return p, nil
+}
+
+// lockTimeout is a literal, never set_config: a cluster that shards by tenant ignores the latter. PostgreSQL reads 0 as
+// no bound at all.
+func lockTimeout(d time.Duration) string {
+	return "SET LOCAL lock_timeout = '" + milliseconds(max(d, time.Millisecond)) + "'"
 }
 
 func (tx *Tx) commit(ctx context.Context) error {

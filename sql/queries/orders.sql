@@ -1,22 +1,26 @@
 -- name: InsertOrder :exec
--- A row count of 0 says that the checkout has an order already; the transaction survives it, so that the refusal
--- can be stored. It waits for another transaction that is placing an order for the same checkout.
+-- A row count of 0 says that the checkout or the client's order id has an order already; reading both tells which. The
+-- transaction survives it, so that the refusal can be stored. It waits for another transaction that is placing an order
+-- of the same identity.
 INSERT INTO orders (
-    tenant_id, id, principal_id, checkout_id, customer_id, currency, status, items,
+    tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items,
     subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at
 ) VALUES (
-    sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(principal_id), sqlc.narg(checkout_id), sqlc.arg(customer_id),
+    sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(principal_id), sqlc.narg(checkout_id), sqlc.narg(client_order_id), sqlc.arg(customer_id),
     sqlc.arg(currency), sqlc.arg(status), sqlc.arg(items), sqlc.arg(subtotal_minor), sqlc.arg(discount_minor),
     sqlc.arg(total_minor), sqlc.narg(coupon_code), sqlc.arg(shipping_address_id), sqlc.arg(metadata),
     sqlc.arg(version), sqlc.arg(created_at)
 )
-ON CONFLICT (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- name: ReadOrder :one
 SELECT * FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id);
 
 -- name: ReadOrderOfCheckout :one
 SELECT id FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND checkout_id = sqlc.arg(checkout_id)::text;
+
+-- name: ReadClientOrder :one
+SELECT * FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND client_order_id = sqlc.arg(client_order_id)::text;
 
 -- name: ListOrders :many
 -- Newest first: the ids are time-ordered, so the primary key is the order of the list.

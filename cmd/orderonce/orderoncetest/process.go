@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,7 +61,7 @@ func Start(tb testing.TB, c Command) *Process {
 	tb.Cleanup(func() {
 		p.Kill()
 		if tb.Failed() {
-			tb.Logf("%s %s said:\n%s%s", filepath.Base(c.Binary), strings.Join(c.Args, " "), p.Stdout, p.Stderr)
+			tb.Logf("orderonce %s, pid %d, said last:\n%s%s", c.Args[0], p.PID(), p.Stdout.tail(), p.Stderr.tail())
 		}
 	})
 	return p
@@ -126,25 +127,36 @@ type Ready struct {
 // unless the arguments say otherwise.
 func StartServer(tb testing.TB, c Command) (*Process, Ready) {
 	tb.Helper()
+	p, ready, err := TryServer(tb, c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p, ready
+}
+
+// TryServer is StartServer for a server that may find no database.
+func TryServer(tb testing.TB, c Command) (*Process, Ready, error) {
+	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "ready.json")
 	c.Args = append([]string{c.Args[0], "--listen=127.0.0.1:0", "--ready-file=" + file}, c.Args[1:]...)
 	p := Start(tb, c)
-	var text []byte
-	Poll(tb, "the server to be ready", func() bool {
-		select {
-		case <-p.ended:
-			tb.Fatalf("the server ended before it was ready: %v", p.err)
-		default:
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		var ready Ready
+		text, err := os.ReadFile(file)
+		if err == nil {
+			return p, ready, json.Unmarshal(text, &ready)
 		}
-		var err error
-		text, err = os.ReadFile(file)
-		return err == nil
-	})
-	var ready Ready
-	if err := json.Unmarshal(text, &ready); err != nil {
-		tb.Fatalf("the ready-file holds %q: %v", text, err)
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			return p, ready, fmt.Errorf("the server ended before it was ready: %w", p.err)
+		case <-late:
+			return p, ready, errors.New("the server is not ready in time")
+		}
 	}
-	return p, ready
 }
 
 // Poll waits until reached is true, and fails the test when that takes far too long.
@@ -178,4 +190,10 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+// tail is the end of it: of a server that was killed, that is the part to look at.
+func (o *Output) tail() string {
+	text := o.String()
+	return text[max(0, len(text)-2048):]
 }

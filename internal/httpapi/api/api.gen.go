@@ -34,6 +34,27 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for IdempotencyKeyStateState.
+const (
+	Absent     IdempotencyKeyStateState = "absent"
+	Completed  IdempotencyKeyStateState = "completed"
+	InProgress IdempotencyKeyStateState = "in_progress"
+)
+
+// Valid indicates whether the value is a known member of the IdempotencyKeyStateState enum.
+func (e IdempotencyKeyStateState) Valid() bool {
+	switch e {
+	case Absent:
+		return true
+	case Completed:
+		return true
+	case InProgress:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OrderStatus.
 const (
 	Cancelled OrderStatus = "cancelled"
@@ -283,6 +304,57 @@ func (e ProblemCheckoutInProgressStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemClientOrderExistsCode.
+const (
+	ClientOrderExists ProblemClientOrderExistsCode = "client_order_exists"
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsCode enum.
+func (e ProblemClientOrderExistsCode) Valid() bool {
+	switch e {
+	case ClientOrderExists:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemClientOrderExistsKeyAction.
+const (
+	ProblemClientOrderExistsKeyActionKeep ProblemClientOrderExistsKeyAction = "keep"
+	ProblemClientOrderExistsKeyActionNew  ProblemClientOrderExistsKeyAction = "new"
+	ProblemClientOrderExistsKeyActionNone ProblemClientOrderExistsKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsKeyAction enum.
+func (e ProblemClientOrderExistsKeyAction) Valid() bool {
+	switch e {
+	case ProblemClientOrderExistsKeyActionKeep:
+		return true
+	case ProblemClientOrderExistsKeyActionNew:
+		return true
+	case ProblemClientOrderExistsKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemClientOrderExistsStatus.
+const (
+	ProblemClientOrderExistsStatusN409 ProblemClientOrderExistsStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemClientOrderExistsStatus enum.
+func (e ProblemClientOrderExistsStatus) Valid() bool {
+	switch e {
+	case ProblemClientOrderExistsStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemCouponExhaustedCode.
 const (
 	CouponExhausted ProblemCouponExhaustedCode = "coupon_exhausted"
@@ -525,13 +597,13 @@ func (e ProblemForbiddenKeyAction) Valid() bool {
 
 // Defines values for ProblemForbiddenStatus.
 const (
-	N403 ProblemForbiddenStatus = 403
+	ProblemForbiddenStatusN403 ProblemForbiddenStatus = 403
 )
 
 // Valid indicates whether the value is a known member of the ProblemForbiddenStatus enum.
 func (e ProblemForbiddenStatus) Valid() bool {
 	switch e {
-	case N403:
+	case ProblemForbiddenStatusN403:
 		return true
 	default:
 		return false
@@ -1048,6 +1120,57 @@ func (e ProblemOutcomeUnknownStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemReplayForbiddenCode.
+const (
+	ReplayForbidden ProblemReplayForbiddenCode = "replay_forbidden"
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenCode enum.
+func (e ProblemReplayForbiddenCode) Valid() bool {
+	switch e {
+	case ReplayForbidden:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemReplayForbiddenKeyAction.
+const (
+	ProblemReplayForbiddenKeyActionKeep ProblemReplayForbiddenKeyAction = "keep"
+	ProblemReplayForbiddenKeyActionNew  ProblemReplayForbiddenKeyAction = "new"
+	ProblemReplayForbiddenKeyActionNone ProblemReplayForbiddenKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenKeyAction enum.
+func (e ProblemReplayForbiddenKeyAction) Valid() bool {
+	switch e {
+	case ProblemReplayForbiddenKeyActionKeep:
+		return true
+	case ProblemReplayForbiddenKeyActionNew:
+		return true
+	case ProblemReplayForbiddenKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemReplayForbiddenStatus.
+const (
+	ProblemReplayForbiddenStatusN403 ProblemReplayForbiddenStatus = 403
+)
+
+// Valid indicates whether the value is a known member of the ProblemReplayForbiddenStatus enum.
+func (e ProblemReplayForbiddenStatus) Valid() bool {
+	switch e {
+	case ProblemReplayForbiddenStatusN403:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemRequestTimeoutCode.
 const (
 	ProblemRequestTimeoutCodeRequestTimeout ProblemRequestTimeoutCode = "request_timeout"
@@ -1346,14 +1469,9 @@ type CreateOrderConflict struct {
 	union json.RawMessage
 }
 
-// CreateOrderUnprocessable defines model for CreateOrderUnprocessable.
-type CreateOrderUnprocessable struct {
-	union json.RawMessage
-}
-
 // FieldError defines model for FieldError.
 type FieldError struct {
-	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query.
+	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query, a header's plain name.
 	Pointer string `json:"pointer"`
 	Reason  string `json:"reason"`
 }
@@ -1365,6 +1483,31 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IdempotencyKeyState defines model for IdempotencyKeyState.
+type IdempotencyKeyState struct {
+	// ExpiresAt When the key is forgotten, when completed.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Resource What the outcome made or changed, when completed and there is such a thing.
+	Resource *string `json:"resource,omitempty"`
+
+	// State `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
+	// `in_progress`: a first request is running. `completed`: sending it again replays.
+	State IdempotencyKeyStateState `json:"state"`
+
+	// Status The stored answer's status, when completed.
+	Status *int32 `json:"status,omitempty"`
+}
+
+// IdempotencyKeyStateState `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
+// `in_progress`: a first request is running. `completed`: sending it again replays.
+type IdempotencyKeyStateState string
+
+// KeyedForbiddenProblem defines model for KeyedForbiddenProblem.
+type KeyedForbiddenProblem struct {
+	union json.RawMessage
+}
 
 // KeyedInternalProblem defines model for KeyedInternalProblem.
 type KeyedInternalProblem struct {
@@ -1386,7 +1529,10 @@ type MinorUnits = int64
 type Order struct {
 	// CheckoutId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
 	CheckoutId *ClientId `json:"checkout_id,omitempty"`
-	CouponCode *string   `json:"coupon_code,omitempty"`
+
+	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
+	CouponCode    *string   `json:"coupon_code,omitempty"`
 
 	// CreatedAt RFC 3339, UTC, microseconds.
 	CreatedAt time.Time `json:"created_at"`
@@ -1436,6 +1582,11 @@ type OrderPage struct {
 
 // OrderStatus defines model for OrderStatus.
 type OrderStatus string
+
+// OrderUnprocessable defines model for OrderUnprocessable.
+type OrderUnprocessable struct {
+	union json.RawMessage
+}
 
 // PlaceOrder defines model for PlaceOrder.
 type PlaceOrder struct {
@@ -1677,6 +1828,50 @@ type ProblemCheckoutInProgressKeyAction string
 
 // ProblemCheckoutInProgressStatus defines model for ProblemCheckoutInProgress.Status.
 type ProblemCheckoutInProgressStatus int32
+
+// ProblemClientOrderExists The client order id already names an order with another body; `Location` names it. Nothing ran. One id, one order: use another id for another order.
+type ProblemClientOrderExists struct {
+	Code ProblemClientOrderExistsCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemClientOrderExistsKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                           `json:"retryable"`
+	Status    ProblemClientOrderExistsStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemClientOrderExistsCode defines model for ProblemClientOrderExists.Code.
+type ProblemClientOrderExistsCode string
+
+// ProblemClientOrderExistsKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemClientOrderExistsKeyAction string
+
+// ProblemClientOrderExistsStatus defines model for ProblemClientOrderExists.Status.
+type ProblemClientOrderExistsStatus int32
 
 // ProblemCouponExhausted All redemptions of the coupon are used. Final and stored.
 type ProblemCouponExhausted struct {
@@ -2030,14 +2225,14 @@ type ProblemIdempotencyKeyMissingKeyAction string
 // ProblemIdempotencyKeyMissingStatus defines model for ProblemIdempotencyKeyMissing.Status.
 type ProblemIdempotencyKeyMissingStatus int32
 
-// ProblemIdempotencyKeyReused This key already names a request with other parameters; `differing` lists where they differ, never the values. Nothing ran, and the first outcome stands. A client that sees this has a bug: one key, one intent. (The IETF draft suggests 422 for it; this contract keeps all key conflicts at 409 and tells them apart by `code`.)
+// ProblemIdempotencyKeyReused This key already names a request with other parameters; `differing` lists where they differ, never the values. Nothing ran, and the first outcome stands. A client that sees this has a bug: one key, one intent. The first request sent again still gets its outcome; never take a new key by reflex, for the first order may exist. (The IETF draft suggests 422 for it; this contract keeps all key conflicts at 409 and tells them apart by `code`.)
 type ProblemIdempotencyKeyReused struct {
 	Code ProblemIdempotencyKeyReusedCode `json:"code"`
 
 	// Detail What happened this time. For people; never parse it.
 	Detail *string `json:"detail,omitempty"`
 
-	// Differing JSON Pointers into the body, or parameters (`{orderId}`, `?status`), whose values differ. Never values.
+	// Differing JSON Pointers into the body, or parameters (`{orderId}`, `?status`, `API-Version`), whose values differ. Never values.
 	Differing []string `json:"differing"`
 
 	// Errors What is wrong with the request, one entry a fault.
@@ -2341,6 +2536,50 @@ type ProblemOutcomeUnknownKeyAction string
 // ProblemOutcomeUnknownStatus defines model for ProblemOutcomeUnknown.Status.
 type ProblemOutcomeUnknownStatus int32
 
+// ProblemReplayForbidden This key has an outcome, but the credential no longer allows the operation, so no part of the outcome is given. Ask an administrator of the tenant.
+type ProblemReplayForbidden struct {
+	Code ProblemReplayForbiddenCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemReplayForbiddenKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                         `json:"retryable"`
+	Status    ProblemReplayForbiddenStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemReplayForbiddenCode defines model for ProblemReplayForbidden.Code.
+type ProblemReplayForbiddenCode string
+
+// ProblemReplayForbiddenKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemReplayForbiddenKeyAction string
+
+// ProblemReplayForbiddenStatus defines model for ProblemReplayForbidden.Status.
+type ProblemReplayForbiddenStatus int32
+
 // ProblemRequestTimeout The body did not arrive before the read deadline. Nothing was consumed: send it again with the same key.
 type ProblemRequestTimeout struct {
 	Code ProblemRequestTimeoutCode `json:"code"`
@@ -2561,6 +2800,11 @@ type ProblemValidationFailedKeyAction string
 // ProblemValidationFailedStatus defines model for ProblemValidationFailed.Status.
 type ProblemValidationFailedStatus int32
 
+// PutOrderConflict defines model for PutOrderConflict.
+type PutOrderConflict struct {
+	union json.RawMessage
+}
+
 // UnavailableProblem defines model for UnavailableProblem.
 type UnavailableProblem struct {
 	union json.RawMessage
@@ -2590,6 +2834,9 @@ type Internal = ProblemInternal
 // KeyedBadRequest defines model for KeyedBadRequest.
 type KeyedBadRequest = BadKeyedRequestProblem
 
+// KeyedForbidden defines model for KeyedForbidden.
+type KeyedForbidden = KeyedForbiddenProblem
+
 // KeyedInternal defines model for KeyedInternal.
 type KeyedInternal = KeyedInternalProblem
 
@@ -2610,6 +2857,12 @@ type Unavailable = UnavailableProblem
 
 // UnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
 type UnsupportedMediaType = ProblemUnsupportedMediaType
+
+// GetIdempotencyKeyParams defines parameters for GetIdempotencyKey.
+type GetIdempotencyKeyParams struct {
+	// Operation The operation that the key was sent to, by its operationId.
+	Operation string `form:"operation" json:"operation"`
+}
 
 // ListOrdersParams defines parameters for ListOrders.
 type ListOrdersParams struct {
@@ -2643,6 +2896,9 @@ type CreateOrderParams struct {
 
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
 type CreateOrderParamsAPIVersion string
+
+// PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
+type PutOrderJSONRequestBody = PlaceOrder
 
 // CreateOrderJSONRequestBody defines body for CreateOrder for application/json ContentType.
 type CreateOrderJSONRequestBody = PlaceOrder
@@ -2957,31 +3213,31 @@ func (t *CreateOrderConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// AsProblemValidationFailed returns the union data inside the CreateOrderUnprocessable as a ProblemValidationFailed
-func (t CreateOrderUnprocessable) AsProblemValidationFailed() (ProblemValidationFailed, error) {
-	var body ProblemValidationFailed
+// AsProblemForbidden returns the union data inside the KeyedForbiddenProblem as a ProblemForbidden
+func (t KeyedForbiddenProblem) AsProblemForbidden() (ProblemForbidden, error) {
+	var body ProblemForbidden
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromProblemValidationFailed overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemValidationFailed
-func (t *CreateOrderUnprocessable) FromProblemValidationFailed(v ProblemValidationFailed) error {
+// FromProblemForbidden overwrites any union data inside the KeyedForbiddenProblem as the provided ProblemForbidden
+func (t *KeyedForbiddenProblem) FromProblemForbidden(v ProblemForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"forbidden"}`))
 	t.union = b
 	return err
 }
 
-// MergeProblemValidationFailed performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemValidationFailed
-func (t *CreateOrderUnprocessable) MergeProblemValidationFailed(v ProblemValidationFailed) error {
+// MergeProblemForbidden performs a merge with any union data inside the KeyedForbiddenProblem, using the provided ProblemForbidden
+func (t *KeyedForbiddenProblem) MergeProblemForbidden(v ProblemForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"forbidden"}`))
 	if err != nil {
 		return err
 	}
@@ -2991,31 +3247,31 @@ func (t *CreateOrderUnprocessable) MergeProblemValidationFailed(v ProblemValidat
 	return err
 }
 
-// AsProblemCouponUnknown returns the union data inside the CreateOrderUnprocessable as a ProblemCouponUnknown
-func (t CreateOrderUnprocessable) AsProblemCouponUnknown() (ProblemCouponUnknown, error) {
-	var body ProblemCouponUnknown
+// AsProblemReplayForbidden returns the union data inside the KeyedForbiddenProblem as a ProblemReplayForbidden
+func (t KeyedForbiddenProblem) AsProblemReplayForbidden() (ProblemReplayForbidden, error) {
+	var body ProblemReplayForbidden
 	err := json.Unmarshal(t.union, &body)
 	return body, err
 }
 
-// FromProblemCouponUnknown overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponUnknown
-func (t *CreateOrderUnprocessable) FromProblemCouponUnknown(v ProblemCouponUnknown) error {
+// FromProblemReplayForbidden overwrites any union data inside the KeyedForbiddenProblem as the provided ProblemReplayForbidden
+func (t *KeyedForbiddenProblem) FromProblemReplayForbidden(v ProblemReplayForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"replay_forbidden"}`))
 	t.union = b
 	return err
 }
 
-// MergeProblemCouponUnknown performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponUnknown
-func (t *CreateOrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnknown) error {
+// MergeProblemReplayForbidden performs a merge with any union data inside the KeyedForbiddenProblem, using the provided ProblemReplayForbidden
+func (t *KeyedForbiddenProblem) MergeProblemReplayForbidden(v ProblemReplayForbidden) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"replay_forbidden"}`))
 	if err != nil {
 		return err
 	}
@@ -3025,109 +3281,7 @@ func (t *CreateOrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnkn
 	return err
 }
 
-// AsProblemCouponNotApplicable returns the union data inside the CreateOrderUnprocessable as a ProblemCouponNotApplicable
-func (t CreateOrderUnprocessable) AsProblemCouponNotApplicable() (ProblemCouponNotApplicable, error) {
-	var body ProblemCouponNotApplicable
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponNotApplicable overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponNotApplicable
-func (t *CreateOrderUnprocessable) FromProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponNotApplicable performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponNotApplicable
-func (t *CreateOrderUnprocessable) MergeProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsProblemCouponExpired returns the union data inside the CreateOrderUnprocessable as a ProblemCouponExpired
-func (t CreateOrderUnprocessable) AsProblemCouponExpired() (ProblemCouponExpired, error) {
-	var body ProblemCouponExpired
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponExpired overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponExpired
-func (t *CreateOrderUnprocessable) FromProblemCouponExpired(v ProblemCouponExpired) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponExpired performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponExpired
-func (t *CreateOrderUnprocessable) MergeProblemCouponExpired(v ProblemCouponExpired) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsProblemCouponExhausted returns the union data inside the CreateOrderUnprocessable as a ProblemCouponExhausted
-func (t CreateOrderUnprocessable) AsProblemCouponExhausted() (ProblemCouponExhausted, error) {
-	var body ProblemCouponExhausted
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromProblemCouponExhausted overwrites any union data inside the CreateOrderUnprocessable as the provided ProblemCouponExhausted
-func (t *CreateOrderUnprocessable) FromProblemCouponExhausted(v ProblemCouponExhausted) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
-	t.union = b
-	return err
-}
-
-// MergeProblemCouponExhausted performs a merge with any union data inside the CreateOrderUnprocessable, using the provided ProblemCouponExhausted
-func (t *CreateOrderUnprocessable) MergeProblemCouponExhausted(v ProblemCouponExhausted) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t CreateOrderUnprocessable) Discriminator() (string, error) {
+func (t KeyedForbiddenProblem) Discriminator() (string, error) {
 	var discriminator struct {
 		Discriminator string `json:"code"`
 	}
@@ -3135,33 +3289,27 @@ func (t CreateOrderUnprocessable) Discriminator() (string, error) {
 	return discriminator.Discriminator, err
 }
 
-func (t CreateOrderUnprocessable) ValueByDiscriminator() (interface{}, error) {
+func (t KeyedForbiddenProblem) ValueByDiscriminator() (interface{}, error) {
 	discriminator, err := t.Discriminator()
 	if err != nil {
 		return nil, err
 	}
 	switch discriminator {
-	case "coupon_exhausted":
-		return t.AsProblemCouponExhausted()
-	case "coupon_expired":
-		return t.AsProblemCouponExpired()
-	case "coupon_not_applicable":
-		return t.AsProblemCouponNotApplicable()
-	case "coupon_unknown":
-		return t.AsProblemCouponUnknown()
-	case "validation_failed":
-		return t.AsProblemValidationFailed()
+	case "forbidden":
+		return t.AsProblemForbidden()
+	case "replay_forbidden":
+		return t.AsProblemReplayForbidden()
 	default:
 		return nil, errors.New("unknown discriminator value: " + discriminator)
 	}
 }
 
-func (t CreateOrderUnprocessable) MarshalJSON() ([]byte, error) {
+func (t KeyedForbiddenProblem) MarshalJSON() ([]byte, error) {
 	b, err := t.union.MarshalJSON()
 	return b, err
 }
 
-func (t *CreateOrderUnprocessable) UnmarshalJSON(b []byte) error {
+func (t *KeyedForbiddenProblem) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -3404,6 +3552,352 @@ func (t *KeyedUnavailableProblem) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemValidationFailed returns the union data inside the OrderUnprocessable as a ProblemValidationFailed
+func (t OrderUnprocessable) AsProblemValidationFailed() (ProblemValidationFailed, error) {
+	var body ProblemValidationFailed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemValidationFailed overwrites any union data inside the OrderUnprocessable as the provided ProblemValidationFailed
+func (t *OrderUnprocessable) FromProblemValidationFailed(v ProblemValidationFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemValidationFailed performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemValidationFailed
+func (t *OrderUnprocessable) MergeProblemValidationFailed(v ProblemValidationFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"validation_failed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponUnknown returns the union data inside the OrderUnprocessable as a ProblemCouponUnknown
+func (t OrderUnprocessable) AsProblemCouponUnknown() (ProblemCouponUnknown, error) {
+	var body ProblemCouponUnknown
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponUnknown overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponUnknown
+func (t *OrderUnprocessable) FromProblemCouponUnknown(v ProblemCouponUnknown) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponUnknown performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponUnknown
+func (t *OrderUnprocessable) MergeProblemCouponUnknown(v ProblemCouponUnknown) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_unknown"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponNotApplicable returns the union data inside the OrderUnprocessable as a ProblemCouponNotApplicable
+func (t OrderUnprocessable) AsProblemCouponNotApplicable() (ProblemCouponNotApplicable, error) {
+	var body ProblemCouponNotApplicable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponNotApplicable overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponNotApplicable
+func (t *OrderUnprocessable) FromProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponNotApplicable performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponNotApplicable
+func (t *OrderUnprocessable) MergeProblemCouponNotApplicable(v ProblemCouponNotApplicable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_not_applicable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponExpired returns the union data inside the OrderUnprocessable as a ProblemCouponExpired
+func (t OrderUnprocessable) AsProblemCouponExpired() (ProblemCouponExpired, error) {
+	var body ProblemCouponExpired
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponExpired overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponExpired
+func (t *OrderUnprocessable) FromProblemCouponExpired(v ProblemCouponExpired) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponExpired performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponExpired
+func (t *OrderUnprocessable) MergeProblemCouponExpired(v ProblemCouponExpired) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_expired"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCouponExhausted returns the union data inside the OrderUnprocessable as a ProblemCouponExhausted
+func (t OrderUnprocessable) AsProblemCouponExhausted() (ProblemCouponExhausted, error) {
+	var body ProblemCouponExhausted
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCouponExhausted overwrites any union data inside the OrderUnprocessable as the provided ProblemCouponExhausted
+func (t *OrderUnprocessable) FromProblemCouponExhausted(v ProblemCouponExhausted) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCouponExhausted performs a merge with any union data inside the OrderUnprocessable, using the provided ProblemCouponExhausted
+func (t *OrderUnprocessable) MergeProblemCouponExhausted(v ProblemCouponExhausted) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"coupon_exhausted"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t OrderUnprocessable) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t OrderUnprocessable) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "coupon_exhausted":
+		return t.AsProblemCouponExhausted()
+	case "coupon_expired":
+		return t.AsProblemCouponExpired()
+	case "coupon_not_applicable":
+		return t.AsProblemCouponNotApplicable()
+	case "coupon_unknown":
+		return t.AsProblemCouponUnknown()
+	case "validation_failed":
+		return t.AsProblemValidationFailed()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t OrderUnprocessable) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *OrderUnprocessable) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsProblemClientOrderExists returns the union data inside the PutOrderConflict as a ProblemClientOrderExists
+func (t PutOrderConflict) AsProblemClientOrderExists() (ProblemClientOrderExists, error) {
+	var body ProblemClientOrderExists
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemClientOrderExists overwrites any union data inside the PutOrderConflict as the provided ProblemClientOrderExists
+func (t *PutOrderConflict) FromProblemClientOrderExists(v ProblemClientOrderExists) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"client_order_exists"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemClientOrderExists performs a merge with any union data inside the PutOrderConflict, using the provided ProblemClientOrderExists
+func (t *PutOrderConflict) MergeProblemClientOrderExists(v ProblemClientOrderExists) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"client_order_exists"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCheckoutAlreadyOrdered returns the union data inside the PutOrderConflict as a ProblemCheckoutAlreadyOrdered
+func (t PutOrderConflict) AsProblemCheckoutAlreadyOrdered() (ProblemCheckoutAlreadyOrdered, error) {
+	var body ProblemCheckoutAlreadyOrdered
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCheckoutAlreadyOrdered overwrites any union data inside the PutOrderConflict as the provided ProblemCheckoutAlreadyOrdered
+func (t *PutOrderConflict) FromProblemCheckoutAlreadyOrdered(v ProblemCheckoutAlreadyOrdered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_already_ordered"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCheckoutAlreadyOrdered performs a merge with any union data inside the PutOrderConflict, using the provided ProblemCheckoutAlreadyOrdered
+func (t *PutOrderConflict) MergeProblemCheckoutAlreadyOrdered(v ProblemCheckoutAlreadyOrdered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_already_ordered"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemCheckoutInProgress returns the union data inside the PutOrderConflict as a ProblemCheckoutInProgress
+func (t PutOrderConflict) AsProblemCheckoutInProgress() (ProblemCheckoutInProgress, error) {
+	var body ProblemCheckoutInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemCheckoutInProgress overwrites any union data inside the PutOrderConflict as the provided ProblemCheckoutInProgress
+func (t *PutOrderConflict) FromProblemCheckoutInProgress(v ProblemCheckoutInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemCheckoutInProgress performs a merge with any union data inside the PutOrderConflict, using the provided ProblemCheckoutInProgress
+func (t *PutOrderConflict) MergeProblemCheckoutInProgress(v ProblemCheckoutInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"checkout_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t PutOrderConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t PutOrderConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "checkout_already_ordered":
+		return t.AsProblemCheckoutAlreadyOrdered()
+	case "checkout_in_progress":
+		return t.AsProblemCheckoutInProgress()
+	case "client_order_exists":
+		return t.AsProblemClientOrderExists()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t PutOrderConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *PutOrderConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -3507,6 +4001,15 @@ func (t *UnavailableProblem) UnmarshalJSON(b []byte) error {
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetClientOrder Read the order of this name
+	// (GET /client-orders/{clientOrderId})
+	GetClientOrder(w http.ResponseWriter, r *http.Request, clientOrderId ClientId)
+	// PutOrder Make the order of this name, or find it
+	// (PUT /client-orders/{clientOrderId})
+	PutOrder(w http.ResponseWriter, r *http.Request, clientOrderId ClientId)
+	// GetIdempotencyKey What became of my intent?
+	// (GET /idempotency-keys/{key})
+	GetIdempotencyKey(w http.ResponseWriter, r *http.Request, key string, params GetIdempotencyKeyParams)
 	// GetLiveness Is the process alive?
 	// (GET /livez)
 	GetLiveness(w http.ResponseWriter, r *http.Request)
@@ -3538,6 +4041,100 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// GetClientOrder operation middleware
+func (siw *ServerInterfaceWrapper) GetClientOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "clientOrderId" -------------
+	var clientOrderId ClientId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "clientOrderId", r.PathValue("clientOrderId"), &clientOrderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "clientOrderId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClientOrder(w, r, clientOrderId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutOrder operation middleware
+func (siw *ServerInterfaceWrapper) PutOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "clientOrderId" -------------
+	var clientOrderId ClientId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "clientOrderId", r.PathValue("clientOrderId"), &clientOrderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "clientOrderId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutOrder(w, r, clientOrderId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetIdempotencyKey operation middleware
+func (siw *ServerInterfaceWrapper) GetIdempotencyKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", r.PathValue("key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetIdempotencyKeyParams
+
+	// ------------- Required query parameter "operation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "operation", r.URL.Query(), &params.Operation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIdempotencyKey(w, r, key, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // GetLiveness operation middleware
 func (siw *ServerInterfaceWrapper) GetLiveness(w http.ResponseWriter, r *http.Request) {
@@ -3911,6 +4508,9 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orders", wrapper.ListOrders)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders", wrapper.CreateOrder)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orders/{orderId}", wrapper.GetOrder)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.GetClientOrder)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.PutOrder)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/idempotency-keys/{key}", wrapper.GetIdempotencyKey)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/livez", wrapper.GetLiveness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/readyz", wrapper.GetReadiness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/openapi.yaml", wrapper.GetSpecification)
@@ -3935,6 +4535,16 @@ func (t KeyedBadRequestApplicationProblemPlusJSONResponse) MarshalJSON() ([]byte
 
 func (t *KeyedBadRequestApplicationProblemPlusJSONResponse) UnmarshalJSON(b []byte) error {
 	return (*BadKeyedRequestProblem)(t).UnmarshalJSON(b)
+}
+
+type KeyedForbiddenApplicationProblemPlusJSONResponse KeyedForbiddenProblem
+
+func (t KeyedForbiddenApplicationProblemPlusJSONResponse) MarshalJSON() ([]byte, error) {
+	return KeyedForbiddenProblem(t).MarshalJSON()
+}
+
+func (t *KeyedForbiddenApplicationProblemPlusJSONResponse) UnmarshalJSON(b []byte) error {
+	return (*KeyedForbiddenProblem)(t).UnmarshalJSON(b)
 }
 
 type KeyedInternalApplicationProblemPlusJSONResponse KeyedInternalProblem
@@ -3981,6 +4591,537 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 }
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse ProblemUnsupportedMediaType
+
+type GetClientOrderRequestObject struct {
+	ClientOrderId ClientId `json:"clientOrderId"`
+}
+
+type GetClientOrderResponseObject interface {
+	VisitGetClientOrderResponse(w http.ResponseWriter) error
+}
+
+type GetClientOrder200ResponseHeaders struct {
+	ETag string
+}
+
+type GetClientOrder200JSONResponse struct {
+	Body    Order
+	Headers GetClientOrder200ResponseHeaders
+}
+
+func (response GetClientOrder200JSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder400ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder401ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder403ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder404ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder500ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder503ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetClientOrderdefaultApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrderRequestObject struct {
+	ClientOrderId ClientId `json:"clientOrderId"`
+	Body          *PutOrderJSONRequestBody
+}
+
+type PutOrderResponseObject interface {
+	VisitPutOrderResponse(w http.ResponseWriter) error
+}
+
+type PutOrder200ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type PutOrder200JSONResponse struct {
+	Body    Order
+	Headers PutOrder200ResponseHeaders
+}
+
+func (response PutOrder200JSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type PutOrder201JSONResponse struct {
+	Body    Order
+	Headers PutOrder201ResponseHeaders
+}
+
+func (response PutOrder201JSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder400ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder401ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder403ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder408ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder409ResponseHeaders struct {
+	Location     *string
+	RetryAfter   *int32
+	XShouldRetry *bool
+}
+
+type PutOrder409ApplicationProblemPlusJSONResponse struct {
+	Body    PutOrderConflict
+	Headers PutOrder409ResponseHeaders
+}
+
+func (response PutOrder409ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder413ApplicationProblemPlusJSONResponse struct {
+	BodyTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder413ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder415ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder422ApplicationProblemPlusJSONResponse OrderUnprocessable
+
+func (t PutOrder422ApplicationProblemPlusJSONResponse) MarshalJSON() ([]byte, error) {
+	return OrderUnprocessable(t).MarshalJSON()
+}
+
+func (t *PutOrder422ApplicationProblemPlusJSONResponse) UnmarshalJSON(b []byte) error {
+	return (*OrderUnprocessable)(t).UnmarshalJSON(b)
+}
+
+func (response PutOrder422ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder500ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrder503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder503ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutOrderdefaultApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKeyRequestObject struct {
+	Key    string `json:"key"`
+	Params GetIdempotencyKeyParams
+}
+
+type GetIdempotencyKeyResponseObject interface {
+	VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error
+}
+
+type GetIdempotencyKey200JSONResponse IdempotencyKeyState
+
+func (response GetIdempotencyKey200JSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey400ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey401ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey403ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey500ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey503ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetIdempotencyKeydefaultApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type GetLivenessRequestObject struct {
 }
@@ -4262,7 +5403,7 @@ func (response CreateOrder401ApplicationProblemPlusJSONResponse) VisitCreateOrde
 }
 
 type CreateOrder403ApplicationProblemPlusJSONResponse struct {
-	ForbiddenApplicationProblemPlusJSONResponse
+	KeyedForbiddenApplicationProblemPlusJSONResponse
 }
 
 func (response CreateOrder403ApplicationProblemPlusJSONResponse) VisitCreateOrderResponse(w http.ResponseWriter) error {
@@ -4297,6 +5438,7 @@ type CreateOrder409ResponseHeaders struct {
 	IdempotencyKeyExpires *string
 	IdempotencyReplayed   *bool
 	Location              *string
+	PreferenceApplied     *string
 	RetryAfter            *int32
 	XShouldRetry          *bool
 }
@@ -4321,6 +5463,9 @@ func (response CreateOrder409ApplicationProblemPlusJSONResponse) VisitCreateOrde
 	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
 	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
@@ -4371,7 +5516,7 @@ type CreateOrder422ResponseHeaders struct {
 }
 
 type CreateOrder422ApplicationProblemPlusJSONResponse struct {
-	Body    CreateOrderUnprocessable
+	Body    OrderUnprocessable
 	Headers CreateOrder422ResponseHeaders
 }
 
@@ -4712,6 +5857,15 @@ func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetRe
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// GetClientOrder Read the order of this name
+	// (GET /client-orders/{clientOrderId})
+	GetClientOrder(ctx context.Context, request GetClientOrderRequestObject) (GetClientOrderResponseObject, error)
+	// PutOrder Make the order of this name, or find it
+	// (PUT /client-orders/{clientOrderId})
+	PutOrder(ctx context.Context, request PutOrderRequestObject) (PutOrderResponseObject, error)
+	// GetIdempotencyKey What became of my intent?
+	// (GET /idempotency-keys/{key})
+	GetIdempotencyKey(ctx context.Context, request GetIdempotencyKeyRequestObject) (GetIdempotencyKeyResponseObject, error)
 	// GetLiveness Is the process alive?
 	// (GET /livez)
 	GetLiveness(ctx context.Context, request GetLivenessRequestObject) (GetLivenessResponseObject, error)
@@ -4772,6 +5926,92 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// GetClientOrder operation middleware
+func (sh *strictHandler) GetClientOrder(w http.ResponseWriter, r *http.Request, clientOrderId ClientId) {
+	var request GetClientOrderRequestObject
+
+	request.ClientOrderId = clientOrderId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClientOrder(ctx, request.(GetClientOrderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClientOrder")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClientOrderResponseObject); ok {
+		if err := validResponse.VisitGetClientOrderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutOrder operation middleware
+func (sh *strictHandler) PutOrder(w http.ResponseWriter, r *http.Request, clientOrderId ClientId) {
+	var request PutOrderRequestObject
+
+	request.ClientOrderId = clientOrderId
+
+	var body PutOrderJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutOrder(ctx, request.(PutOrderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutOrder")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutOrderResponseObject); ok {
+		if err := validResponse.VisitPutOrderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIdempotencyKey operation middleware
+func (sh *strictHandler) GetIdempotencyKey(w http.ResponseWriter, r *http.Request, key string, params GetIdempotencyKeyParams) {
+	var request GetIdempotencyKeyRequestObject
+
+	request.Key = key
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIdempotencyKey(ctx, request.(GetIdempotencyKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIdempotencyKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIdempotencyKeyResponseObject); ok {
+		if err := validResponse.VisitGetIdempotencyKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // GetLiveness operation middleware

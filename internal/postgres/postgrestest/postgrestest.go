@@ -45,14 +45,16 @@ const TimeZone = "Asia/Kathmandu"
 
 const patience = time.Minute
 
-// Main runs the tests, ends the binary's server, removes its files, reports goroutines that are left when
-// the tests passed, and exits.
-func Main(m *testing.M) {
+// Main runs the tests, ends the binary's server, removes its files, does what else has to be done at the end,
+// reports goroutines that are left when the tests passed, and exits.
+func Main(m *testing.M, atEnd ...func() error) {
 	shared.allowed = true
 	code := m.Run()
-	if err := shared.end(); err != nil {
-		fmt.Fprintln(os.Stderr, "postgrestest:", err)
-		code = max(code, 1)
+	for _, end := range append(atEnd, shared.end) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, "postgrestest:", err)
+			code = max(code, 1)
+		}
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -15,15 +15,15 @@ import (
 
 const insertOrder = `-- name: InsertOrder :exec
 INSERT INTO orders (
-    tenant_id, id, principal_id, checkout_id, customer_id, currency, status, items,
+    tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items,
     subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at
 ) VALUES (
-    $1, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10,
-    $11, $12, $13, $14,
-    $15, $16
+    $1, $2, $3, $4, $5, $6,
+    $7, $8, $9, $10, $11,
+    $12, $13, $14, $15,
+    $16, $17
 )
-ON CONFLICT (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL DO NOTHING
+ON CONFLICT DO NOTHING
 `
 
 type InsertOrderParams struct {
@@ -31,6 +31,7 @@ type InsertOrderParams struct {
 	ID                uuid.UUID
 	PrincipalID       uuid.UUID
 	CheckoutID        *string
+	ClientOrderID     *string
 	CustomerID        string
 	Currency          string
 	Status            string
@@ -45,14 +46,16 @@ type InsertOrderParams struct {
 	CreatedAt         time.Time
 }
 
-// A row count of 0 says that the checkout has an order already; the transaction survives it, so that the refusal
-// can be stored. It waits for another transaction that is placing an order for the same checkout.
+// A row count of 0 says that the checkout or the client's order id has an order already; reading both tells which. The
+// transaction survives it, so that the refusal can be stored. It waits for another transaction that is placing an order
+// of the same identity.
 func (q *Queries) InsertOrder(ctx context.Context, db DBTX, arg InsertOrderParams) error {
 	_, err := db.Exec(ctx, insertOrder,
 		arg.TenantID,
 		arg.ID,
 		arg.PrincipalID,
 		arg.CheckoutID,
+		arg.ClientOrderID,
 		arg.CustomerID,
 		arg.Currency,
 		arg.Status,
@@ -194,6 +197,40 @@ func (q *Queries) PutCoupon(ctx context.Context, db DBTX, arg PutCouponParams) e
 		arg.MaxRedemptions,
 	)
 	return err
+}
+
+const readClientOrder = `-- name: ReadClientOrder :one
+SELECT tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders WHERE tenant_id = $1 AND client_order_id = $2::text
+`
+
+type ReadClientOrderParams struct {
+	TenantID      uuid.UUID
+	ClientOrderID string
+}
+
+func (q *Queries) ReadClientOrder(ctx context.Context, db DBTX, arg ReadClientOrderParams) (Order, error) {
+	row := db.QueryRow(ctx, readClientOrder, arg.TenantID, arg.ClientOrderID)
+	var i Order
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.PrincipalID,
+		&i.CheckoutID,
+		&i.ClientOrderID,
+		&i.CustomerID,
+		&i.Currency,
+		&i.Status,
+		&i.Items,
+		&i.SubtotalMinor,
+		&i.DiscountMinor,
+		&i.TotalMinor,
+		&i.CouponCode,
+		&i.ShippingAddressID,
+		&i.Metadata,
+		&i.Version,
+		&i.CreatedAt,
+	)
+	return i, err
 }
 
 const readCoupon = `-- name: ReadCoupon :one

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"context"
+
+	"orderonce/internal/fault"
+	"orderonce/internal/httpapi/api"
+	"orderonce/internal/idempotency"
+)
+
+// GetIdempotencyKey tells what became of a key in the caller's own scope.
+func (s *Server) GetIdempotencyKey(ctx context.Context, request api.GetIdempotencyKeyRequestObject) (api.GetIdempotencyKeyResponseObject, error) {
+	policy := s.spec.policyOf(request.Params.Operation)
+	if policy == nil {
+		return nil, &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
+			Pointer: "?operation", Reason: "is no operation that takes a key",
+		}}}
+	}
+	principal := callOf(ctx).principal
+	scope := policy.Scope(principal.Tenant, principal.ID, request.Params.Operation, idempotency.Key(request.Key))
+	state, err := s.keys.Look(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case state.InProgress:
+		return api.GetIdempotencyKey200JSONResponse{State: api.InProgress}, nil
+	case !state.Completed:
+		return api.GetIdempotencyKey200JSONResponse{State: api.Absent}, nil
+	}
+	status := int32(state.Status)
+	out := api.GetIdempotencyKey200JSONResponse{State: api.Completed, Status: &status, ExpiresAt: &state.Expires}
+	if state.Resource != nil && state.Resource.Type == orderResource {
+		path := orderPath(state.Resource.ID.String())
+		out.Resource = &path
+	}
+	return out, nil
+}
