@@ -1071,6 +1071,57 @@ func (e ProblemNotFoundStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemOrderNotCancellableCode.
+const (
+	OrderNotCancellable ProblemOrderNotCancellableCode = "order_not_cancellable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableCode enum.
+func (e ProblemOrderNotCancellableCode) Valid() bool {
+	switch e {
+	case OrderNotCancellable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemOrderNotCancellableKeyAction.
+const (
+	ProblemOrderNotCancellableKeyActionKeep ProblemOrderNotCancellableKeyAction = "keep"
+	ProblemOrderNotCancellableKeyActionNew  ProblemOrderNotCancellableKeyAction = "new"
+	ProblemOrderNotCancellableKeyActionNone ProblemOrderNotCancellableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableKeyAction enum.
+func (e ProblemOrderNotCancellableKeyAction) Valid() bool {
+	switch e {
+	case ProblemOrderNotCancellableKeyActionKeep:
+		return true
+	case ProblemOrderNotCancellableKeyActionNew:
+		return true
+	case ProblemOrderNotCancellableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemOrderNotCancellableStatus.
+const (
+	ProblemOrderNotCancellableStatusN409 ProblemOrderNotCancellableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableStatus enum.
+func (e ProblemOrderNotCancellableStatus) Valid() bool {
+	switch e {
+	case ProblemOrderNotCancellableStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemOutcomeUnknownCode.
 const (
 	OutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
@@ -1458,8 +1509,28 @@ func (e CreateOrderParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for CancelOrderParamsAPIVersion.
+const (
+	CancelOrderParamsAPIVersionN20261101 CancelOrderParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the CancelOrderParamsAPIVersion enum.
+func (e CancelOrderParamsAPIVersion) Valid() bool {
+	switch e {
+	case CancelOrderParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // BadKeyedRequestProblem defines model for BadKeyedRequestProblem.
 type BadKeyedRequestProblem struct {
+	union json.RawMessage
+}
+
+// CancelOrderConflict defines model for CancelOrderConflict.
+type CancelOrderConflict struct {
 	union json.RawMessage
 }
 
@@ -2494,6 +2565,50 @@ type ProblemNotFoundKeyAction string
 // ProblemNotFoundStatus defines model for ProblemNotFound.Status.
 type ProblemNotFoundStatus int32
 
+// ProblemOrderNotCancellable The order is rejected or cancelled already. Final and stored: this key replays it.
+type ProblemOrderNotCancellable struct {
+	Code ProblemOrderNotCancellableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemOrderNotCancellableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                             `json:"retryable"`
+	Status    ProblemOrderNotCancellableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemOrderNotCancellableCode defines model for ProblemOrderNotCancellable.Code.
+type ProblemOrderNotCancellableCode string
+
+// ProblemOrderNotCancellableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemOrderNotCancellableKeyAction string
+
+// ProblemOrderNotCancellableStatus defines model for ProblemOrderNotCancellable.Status.
+type ProblemOrderNotCancellableStatus int32
+
 // ProblemOutcomeUnknown The connection was lost while the order was being committed, and the database could not yet be asked. The order may exist. Keep the key and send the same request again: it replays or runs, never twice.
 type ProblemOutcomeUnknown struct {
 	Code ProblemOutcomeUnknownCode `json:"code"`
@@ -2899,6 +3014,24 @@ type CreateOrderParams struct {
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
 type CreateOrderParamsAPIVersion string
 
+// CancelOrderParams defines parameters for CancelOrder.
+type CancelOrderParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *CancelOrderParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// CancelOrderParamsAPIVersion defines parameters for CancelOrder.
+type CancelOrderParamsAPIVersion string
+
 // PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
 type PutOrderJSONRequestBody = PlaceOrder
 
@@ -3038,6 +3171,143 @@ func (t BadKeyedRequestProblem) MarshalJSON() ([]byte, error) {
 }
 
 func (t *BadKeyedRequestProblem) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsProblemIdempotencyKeyReused returns the union data inside the CancelOrderConflict as a ProblemIdempotencyKeyReused
+func (t CancelOrderConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the CancelOrderConflict as the provided ProblemIdempotencyKeyReused
+func (t *CancelOrderConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemIdempotencyKeyReused
+func (t *CancelOrderConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the CancelOrderConflict as a ProblemIdempotencyInProgress
+func (t CancelOrderConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the CancelOrderConflict as the provided ProblemIdempotencyInProgress
+func (t *CancelOrderConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemIdempotencyInProgress
+func (t *CancelOrderConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemOrderNotCancellable returns the union data inside the CancelOrderConflict as a ProblemOrderNotCancellable
+func (t CancelOrderConflict) AsProblemOrderNotCancellable() (ProblemOrderNotCancellable, error) {
+	var body ProblemOrderNotCancellable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemOrderNotCancellable overwrites any union data inside the CancelOrderConflict as the provided ProblemOrderNotCancellable
+func (t *CancelOrderConflict) FromProblemOrderNotCancellable(v ProblemOrderNotCancellable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"order_not_cancellable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemOrderNotCancellable performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemOrderNotCancellable
+func (t *CancelOrderConflict) MergeProblemOrderNotCancellable(v ProblemOrderNotCancellable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"order_not_cancellable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t CancelOrderConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t CancelOrderConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "order_not_cancellable":
+		return t.AsProblemOrderNotCancellable()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t CancelOrderConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *CancelOrderConflict) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -4159,6 +4429,14 @@ type ClientInterface interface {
 	// Corresponds with GET /orders/{orderId} (the `GetOrder` operationId).
 	GetOrder(ctx context.Context, orderId openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CancelOrder Cancel an order, exactly once per idempotency key
+	//
+	// An order that is pending or confirmed is cancelled. Any other is `order_not_cancellable`: stored and replayed.
+	// The request has no body.
+	//
+	// Corresponds with POST /orders/{orderId}/cancel (the `CancelOrder` operationId).
+	CancelOrder(ctx context.Context, orderId openapi_types.UUID, params *CancelOrderParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetProblemType What a problem code means and what to do
 	//
 	// Corresponds with GET /problems/{code} (the `GetProblemType` operationId).
@@ -4346,6 +4624,24 @@ func (c *Client) CreateOrder(ctx context.Context, params *CreateOrderParams, bod
 // Corresponds with GET /orders/{orderId} (the `GetOrder` operationId).
 func (c *Client) GetOrder(ctx context.Context, orderId openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetOrderRequest(c.Server, orderId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelOrder Cancel an order, exactly once per idempotency key
+//
+// An order that is pending or confirmed is cancelled. Any other is `order_not_cancellable`: stored and replayed.
+// The request has no body.
+//
+// Corresponds with POST /orders/{orderId}/cancel (the `CancelOrder` operationId).
+func (c *Client) CancelOrder(ctx context.Context, orderId openapi_types.UUID, params *CancelOrderParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelOrderRequest(c.Server, orderId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4779,6 +5075,75 @@ func NewGetOrderRequest(server string, orderId openapi_types.UUID) (*http.Reques
 	return req, nil
 }
 
+// NewCancelOrderRequest constructs an http.Request for the CancelOrder method
+func NewCancelOrderRequest(server string, orderId openapi_types.UUID, params *CancelOrderParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "orderId", orderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/orders/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+		if params.APIVersion != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "API-Version", *params.APIVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("API-Version", headerParam1)
+		}
+
+		if params.Prefer != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetProblemTypeRequest constructs an http.Request for the GetProblemType method
 func NewGetProblemTypeRequest(server string, code string) (*http.Request, error) {
 	var err error
@@ -4979,6 +5344,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /orders/{orderId} (the `GetOrder` operationId).
 	GetOrderWithResponse(ctx context.Context, orderId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetOrderResponse, error)
+
+	// CancelOrderWithResponse Cancel an order, exactly once per idempotency key
+	//
+	// An order that is pending or confirmed is cancelled. Any other is `order_not_cancellable`: stored and replayed.
+	// The request has no body.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /orders/{orderId}/cancel (the `CancelOrder` operationId).
+	CancelOrderWithResponse(ctx context.Context, orderId openapi_types.UUID, params *CancelOrderParams, reqEditors ...RequestEditorFn) (*CancelOrderResponse, error)
 
 	// GetProblemTypeWithResponse What a problem code means and what to do
 	//
@@ -5836,6 +6211,138 @@ func (r GetOrderResponse) ContentType() string {
 	return ""
 }
 
+// CancelOrderResponse200Headers the declared response headers of an HTTP 200 response for CancelOrder
+type CancelOrderResponse200Headers struct {
+	ETag                  string
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+// CancelOrderResponse401Headers the declared response headers of an HTTP 401 response for CancelOrder
+type CancelOrderResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// CancelOrderResponse409Headers the declared response headers of an HTTP 409 response for CancelOrder
+type CancelOrderResponse409Headers struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+// CancelOrderResponse503Headers the declared response headers of an HTTP 503 response for CancelOrder
+type CancelOrderResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type CancelOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Order
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *KeyedBadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *KeyedForbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *CancelOrderConflict
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *KeyedInternal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *KeyedUnavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelOrderResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CancelOrderResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *CancelOrderResponse409Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CancelOrderResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelOrderResponse) GetJSON200() *Order {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON400() *KeyedBadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON403() *KeyedForbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON409() *CancelOrderConflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON500() *KeyedInternal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSON503() *KeyedUnavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelOrderResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetProblemTypeResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6100,6 +6607,22 @@ func (c *ClientWithResponses) GetOrderWithResponse(ctx context.Context, orderId 
 		return nil, err
 	}
 	return ParseGetOrderResponse(rsp)
+}
+
+// CancelOrderWithResponse Cancel an order, exactly once per idempotency key
+//
+// An order that is pending or confirmed is cancelled. Any other is `order_not_cancellable`: stored and replayed.
+// The request has no body.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /orders/{orderId}/cancel (the `CancelOrder` operationId).
+func (c *ClientWithResponses) CancelOrderWithResponse(ctx context.Context, orderId openapi_types.UUID, params *CancelOrderParams, reqEditors ...RequestEditorFn) (*CancelOrderResponse, error) {
+	rsp, err := c.CancelOrder(ctx, orderId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelOrderResponse(rsp)
 }
 
 // GetProblemTypeWithResponse What a problem code means and what to do
@@ -6998,6 +7521,180 @@ func ParseGetOrderResponse(rsp *http.Response) (*GetOrderResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelOrderResponse parses an HTTP response from a CancelOrderWithResponse call
+func ParseCancelOrderResponse(rsp *http.Response) (*CancelOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Order
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest KeyedBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest KeyedForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest CancelOrderConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest KeyedInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest KeyedUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelOrderResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers CancelOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers CancelOrderResponse409Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-Should-Retry"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Should-Retry", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XShouldRetry = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 503:
+		var headers CancelOrderResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"orderonce/internal/identity"
 	"orderonce/internal/orders"
 	"orderonce/internal/postgres"
 	"orderonce/internal/postgres/localpg"
@@ -102,7 +103,7 @@ const keyLifetime = 7 * 24 * time.Hour
 func seed(ctx context.Context, db *postgres.DB) (keys map[string]string, err error) {
 	keys = map[string]string{}
 	for _, name := range []string{"acme", "globex"} {
-		key, tenant, err := mintKey(ctx, db, name, "shop", []string{"orders:create", "orders:read"}, time.Now().Add(keyLifetime))
+		key, tenant, err := mintKey(ctx, db, name, "shop", identity.Scopes(), time.Now().Add(keyLifetime))
 		if err != nil {
 			return nil, err
 		}

@@ -32,6 +32,7 @@ const (
 	ValidationFailed
 	CheckoutAlreadyOrdered
 	ClientOrderExists
+	OrderNotCancellable
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -62,6 +63,7 @@ var names = [kinds]string{
 	ValidationFailed:       "validation_failed",
 	CheckoutAlreadyOrdered: "checkout_already_ordered",
 	ClientOrderExists:      "client_order_exists",
+	OrderNotCancellable:    "order_not_cancellable",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -93,7 +95,7 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, ClientOrderExists, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,

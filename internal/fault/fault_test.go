@@ -63,7 +63,7 @@ func TestNamesAreStable(t *testing.T) {
 func TestRejectionsAreTheFinalBusinessNos(t *testing.T) {
 	t.Parallel()
 	want := []fault.Kind{
-		fault.CheckoutAlreadyOrdered, fault.ClientOrderExists,
+		fault.CheckoutAlreadyOrdered, fault.ClientOrderExists, fault.OrderNotCancellable,
 		fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired, fault.CouponExhausted,
 	}
 	for kind := range fault.Kind(255) {

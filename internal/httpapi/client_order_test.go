@@ -9,10 +9,9 @@ import (
 	"orderonce/internal/orders"
 )
 
-func (w *world) put(id, body string, options ...option) answer {
+func (w *world) put(id, body string) answer {
 	w.t.Helper()
-	options = append([]option{with("Content-Type", "application/json")}, options...)
-	return w.send(http.MethodPut, "/client-orders/"+id, strings.NewReader(body), options...)
+	return w.send(http.MethodPut, "/client-orders/"+id, strings.NewReader(body), with("Content-Type", "application/json"))
 }
 
 // The caller's own name for an order is an identity for ever: no key is needed.

@@ -149,3 +149,4 @@ func (s stored) write(w http.ResponseWriter) error {
 // One line for each keyed operation: the generated interface of its responses asks for it.
 
 func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error { return s.write(w) }
+func (s stored) VisitCancelOrderResponse(w http.ResponseWriter) error { return s.write(w) }

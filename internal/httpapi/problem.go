@@ -43,6 +43,7 @@ var problemTypes = map[fault.Kind]problemType{
 	fault.CheckoutInProgress:     {409, "The checkout is being ordered right now", true, keepKey},
 	fault.CheckoutAlreadyOrdered: {409, "The checkout already has an order", false, newKey},
 	fault.ClientOrderExists:      {409, "The client order id names another order", false, newKey},
+	fault.OrderNotCancellable:    {409, "The order cannot be cancelled any more", false, newKey},
 	fault.BodyTooLarge:           {413, "The body is too large", false, keepKey},
 	fault.UnsupportedMediaType:   {415, "The body's media type is not supported", false, keepKey},
 	fault.ValidationFailed:       {422, "The request breaks a rule of the contract", false, keepKey},

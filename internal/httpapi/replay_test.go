@@ -10,9 +10,8 @@ import (
 	"orderonce/internal/idempotency"
 )
 
-func (w *world) policy(operation string) *idempotency.Policy {
-	return w.server.spec.policyOf(operation)
-}
+// policy is createOrder's, to be changed before the first request.
+func (w *world) policy() *idempotency.Policy { return w.server.spec.policyOf("createOrder") }
 
 // Case 15: an answer past the limit is kept by reference: never cut, never run again.
 func TestLargeAnswerIsKeptByReference(t *testing.T) {
@@ -22,7 +21,7 @@ func TestLargeAnswerIsKeptByReference(t *testing.T) {
 	size := len(w.place(freshKey(), body).body)
 	const slack = 10 // the time in an answer has up to six digits
 	for _, limit := range []int{size + slack, size - slack} {
-		w.policy("createOrder").MaxResponse = limit
+		w.policy().MaxResponse = limit
 		before := w.rows()
 		key := freshKey()
 		first := w.place(key, body)
@@ -42,7 +41,7 @@ func TestLargeAnswerIsKeptByReference(t *testing.T) {
 func TestReplayByReferenceShowsTheResourceNow(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.policy("createOrder").Reference = true
+	w.policy().Reference = true
 	key := freshKey()
 	first := w.place(key, order())
 	wantReplay(t, first, w.place(key, order()))
@@ -60,7 +59,7 @@ func TestReplayByReferenceShowsTheResourceNow(t *testing.T) {
 func TestPreferredWait(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.policy("createOrder").Wait = time.Minute
+	w.policy().Wait = time.Minute
 	for preference, applied := range map[string]string{
 		"wait=0": "wait=0", "respond-async, wait=0": "wait=0", "WAIT = 0": "wait=0", "wait=0; x=1, wait=1": "wait=1",
 	} {
@@ -157,7 +156,7 @@ func TestTooManyRequestsAtOnceAreShed(t *testing.T) {
 func TestStormOnAHeldKeyWaitsOnOneConnection(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.policy("createOrder").Wait = time.Minute
+	w.policy().Wait = time.Minute
 	key := freshKey()
 	held := w.hold(key)
 	answers := make(chan []answer, 1)

@@ -23,10 +23,11 @@ import (
 const (
 	OrdersCreate = "orders:create"
 	OrdersRead   = "orders:read"
+	OrdersCancel = "orders:cancel"
 )
 
 // Scopes lists all scopes.
-func Scopes() []string { return []string{OrdersCreate, OrdersRead} }
+func Scopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel} }
 
 // remembered bounds how many credentials are kept in memory: about 300 bytes each.
 const remembered = 10_000

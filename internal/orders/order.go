@@ -18,8 +18,13 @@ import (
 // Status is where an order stands.
 type Status string
 
-// Pending is an order whose effects outside this database are not decided yet.
-const Pending Status = "pending"
+// An order begins as Pending, its effects outside this database not decided yet. Rejected and Cancelled are final.
+const (
+	Pending   Status = "pending"
+	Confirmed Status = "confirmed"
+	Rejected  Status = "rejected"
+	Cancelled Status = "cancelled"
+)
 
 // Item is one line of an order.
 type Item struct {

@@ -22,6 +22,15 @@ SELECT id FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND checkout_id = sq
 -- name: ReadClientOrder :one
 SELECT * FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND client_order_id = sqlc.arg(client_order_id)::text;
 
+-- name: LockOrder :one
+-- Holds the order until its change commits: its version is taken while it is held, and so has no gaps.
+SELECT * FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id) FOR UPDATE;
+
+-- name: ChangeOrderStatus :exec
+-- A row count of 0 can only be an order that was not held, and fails the unit.
+UPDATE orders SET status = sqlc.arg(status), version = sqlc.arg(version)
+WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id) AND version = sqlc.arg(version) - 1;
+
 -- name: ListOrders :many
 -- Newest first: the ids are time-ordered, so the primary key is the order of the list.
 SELECT * FROM orders

@@ -1069,6 +1069,57 @@ func (e ProblemNotFoundStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemOrderNotCancellableCode.
+const (
+	OrderNotCancellable ProblemOrderNotCancellableCode = "order_not_cancellable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableCode enum.
+func (e ProblemOrderNotCancellableCode) Valid() bool {
+	switch e {
+	case OrderNotCancellable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemOrderNotCancellableKeyAction.
+const (
+	ProblemOrderNotCancellableKeyActionKeep ProblemOrderNotCancellableKeyAction = "keep"
+	ProblemOrderNotCancellableKeyActionNew  ProblemOrderNotCancellableKeyAction = "new"
+	ProblemOrderNotCancellableKeyActionNone ProblemOrderNotCancellableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableKeyAction enum.
+func (e ProblemOrderNotCancellableKeyAction) Valid() bool {
+	switch e {
+	case ProblemOrderNotCancellableKeyActionKeep:
+		return true
+	case ProblemOrderNotCancellableKeyActionNew:
+		return true
+	case ProblemOrderNotCancellableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemOrderNotCancellableStatus.
+const (
+	ProblemOrderNotCancellableStatusN409 ProblemOrderNotCancellableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemOrderNotCancellableStatus enum.
+func (e ProblemOrderNotCancellableStatus) Valid() bool {
+	switch e {
+	case ProblemOrderNotCancellableStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemOutcomeUnknownCode.
 const (
 	OutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
@@ -1456,8 +1507,28 @@ func (e CreateOrderParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for CancelOrderParamsAPIVersion.
+const (
+	CancelOrderParamsAPIVersionN20261101 CancelOrderParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the CancelOrderParamsAPIVersion enum.
+func (e CancelOrderParamsAPIVersion) Valid() bool {
+	switch e {
+	case CancelOrderParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // BadKeyedRequestProblem defines model for BadKeyedRequestProblem.
 type BadKeyedRequestProblem struct {
+	union json.RawMessage
+}
+
+// CancelOrderConflict defines model for CancelOrderConflict.
+type CancelOrderConflict struct {
 	union json.RawMessage
 }
 
@@ -2492,6 +2563,50 @@ type ProblemNotFoundKeyAction string
 // ProblemNotFoundStatus defines model for ProblemNotFound.Status.
 type ProblemNotFoundStatus int32
 
+// ProblemOrderNotCancellable The order is rejected or cancelled already. Final and stored: this key replays it.
+type ProblemOrderNotCancellable struct {
+	Code ProblemOrderNotCancellableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemOrderNotCancellableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                             `json:"retryable"`
+	Status    ProblemOrderNotCancellableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemOrderNotCancellableCode defines model for ProblemOrderNotCancellable.Code.
+type ProblemOrderNotCancellableCode string
+
+// ProblemOrderNotCancellableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemOrderNotCancellableKeyAction string
+
+// ProblemOrderNotCancellableStatus defines model for ProblemOrderNotCancellable.Status.
+type ProblemOrderNotCancellableStatus int32
+
 // ProblemOutcomeUnknown The connection was lost while the order was being committed, and the database could not yet be asked. The order may exist. Keep the key and send the same request again: it replays or runs, never twice.
 type ProblemOutcomeUnknown struct {
 	Code ProblemOutcomeUnknownCode `json:"code"`
@@ -2897,6 +3012,24 @@ type CreateOrderParams struct {
 // CreateOrderParamsAPIVersion defines parameters for CreateOrder.
 type CreateOrderParamsAPIVersion string
 
+// CancelOrderParams defines parameters for CancelOrder.
+type CancelOrderParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *CancelOrderParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// CancelOrderParamsAPIVersion defines parameters for CancelOrder.
+type CancelOrderParamsAPIVersion string
+
 // PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
 type PutOrderJSONRequestBody = PlaceOrder
 
@@ -3036,6 +3169,143 @@ func (t BadKeyedRequestProblem) MarshalJSON() ([]byte, error) {
 }
 
 func (t *BadKeyedRequestProblem) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsProblemIdempotencyKeyReused returns the union data inside the CancelOrderConflict as a ProblemIdempotencyKeyReused
+func (t CancelOrderConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the CancelOrderConflict as the provided ProblemIdempotencyKeyReused
+func (t *CancelOrderConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemIdempotencyKeyReused
+func (t *CancelOrderConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the CancelOrderConflict as a ProblemIdempotencyInProgress
+func (t CancelOrderConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the CancelOrderConflict as the provided ProblemIdempotencyInProgress
+func (t *CancelOrderConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemIdempotencyInProgress
+func (t *CancelOrderConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemOrderNotCancellable returns the union data inside the CancelOrderConflict as a ProblemOrderNotCancellable
+func (t CancelOrderConflict) AsProblemOrderNotCancellable() (ProblemOrderNotCancellable, error) {
+	var body ProblemOrderNotCancellable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemOrderNotCancellable overwrites any union data inside the CancelOrderConflict as the provided ProblemOrderNotCancellable
+func (t *CancelOrderConflict) FromProblemOrderNotCancellable(v ProblemOrderNotCancellable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"order_not_cancellable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemOrderNotCancellable performs a merge with any union data inside the CancelOrderConflict, using the provided ProblemOrderNotCancellable
+func (t *CancelOrderConflict) MergeProblemOrderNotCancellable(v ProblemOrderNotCancellable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"order_not_cancellable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t CancelOrderConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t CancelOrderConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "order_not_cancellable":
+		return t.AsProblemOrderNotCancellable()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t CancelOrderConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *CancelOrderConflict) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -4025,6 +4295,9 @@ type ServerInterface interface {
 	// GetOrder Read one order
 	// (GET /orders/{orderId})
 	GetOrder(w http.ResponseWriter, r *http.Request, orderId openapi_types.UUID)
+	// CancelOrder Cancel an order, exactly once per idempotency key
+	// (POST /orders/{orderId}/cancel)
+	CancelOrder(w http.ResponseWriter, r *http.Request, orderId openapi_types.UUID, params CancelOrderParams)
 	// GetProblemType What a problem code means and what to do
 	// (GET /problems/{code})
 	GetProblemType(w http.ResponseWriter, r *http.Request, code string)
@@ -4345,6 +4618,98 @@ func (siw *ServerInterfaceWrapper) GetOrder(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// CancelOrder operation middleware
+func (siw *ServerInterfaceWrapper) CancelOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "orderId" -------------
+	var orderId openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "orderId", r.PathValue("orderId"), &orderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "orderId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelOrderParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion CancelOrderParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelOrder(w, r, orderId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetProblemType operation middleware
 func (siw *ServerInterfaceWrapper) GetProblemType(w http.ResponseWriter, r *http.Request) {
 
@@ -4508,6 +4873,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orders", wrapper.ListOrders)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders", wrapper.CreateOrder)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orders/{orderId}", wrapper.GetOrder)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders/{orderId}/cancel", wrapper.CancelOrder)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.GetClientOrder)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.PutOrder)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/idempotency-keys/{key}", wrapper.GetIdempotencyKey)
@@ -5737,6 +6103,202 @@ func (response GetOrderdefaultApplicationProblemPlusJSONResponse) VisitGetOrderR
 	return err
 }
 
+type CancelOrderRequestObject struct {
+	OrderId openapi_types.UUID `json:"orderId"`
+	Params  CancelOrderParams
+}
+
+type CancelOrderResponseObject interface {
+	VisitCancelOrderResponse(w http.ResponseWriter) error
+}
+
+type CancelOrder200ResponseHeaders struct {
+	ETag                  string
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type CancelOrder200JSONResponse struct {
+	Body    Order
+	Headers CancelOrder200ResponseHeaders
+}
+
+func (response CancelOrder200JSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder400ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder401ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder403ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder404ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder409ResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+type CancelOrder409ApplicationProblemPlusJSONResponse struct {
+	Body    CancelOrderConflict
+	Headers CancelOrder409ResponseHeaders
+}
+
+func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder500ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder503ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CancelOrderdefaultApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetProblemTypeRequestObject struct {
 	Code string `json:"code"`
 }
@@ -5881,6 +6443,9 @@ type StrictServerInterface interface {
 	// GetOrder Read one order
 	// (GET /orders/{orderId})
 	GetOrder(ctx context.Context, request GetOrderRequestObject) (GetOrderResponseObject, error)
+	// CancelOrder Cancel an order, exactly once per idempotency key
+	// (POST /orders/{orderId}/cancel)
+	CancelOrder(ctx context.Context, request CancelOrderRequestObject) (CancelOrderResponseObject, error)
 	// GetProblemType What a problem code means and what to do
 	// (GET /problems/{code})
 	GetProblemType(ctx context.Context, request GetProblemTypeRequestObject) (GetProblemTypeResponseObject, error)
@@ -6140,6 +6705,33 @@ func (sh *strictHandler) GetOrder(w http.ResponseWriter, r *http.Request, orderI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetOrderResponseObject); ok {
 		if err := validResponse.VisitGetOrderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelOrder operation middleware
+func (sh *strictHandler) CancelOrder(w http.ResponseWriter, r *http.Request, orderId openapi_types.UUID, params CancelOrderParams) {
+	var request CancelOrderRequestObject
+
+	request.OrderId = orderId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelOrder(ctx, request.(CancelOrderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelOrder")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelOrderResponseObject); ok {
+		if err := validResponse.VisitCancelOrderResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -13,6 +13,29 @@ import (
 	"github.com/google/uuid"
 )
 
+const changeOrderStatus = `-- name: ChangeOrderStatus :exec
+UPDATE orders SET status = $1, version = $2
+WHERE tenant_id = $3 AND id = $4 AND version = $2 - 1
+`
+
+type ChangeOrderStatusParams struct {
+	Status   string
+	Version  int64
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// A row count of 0 can only be an order that was not held, and fails the unit.
+func (q *Queries) ChangeOrderStatus(ctx context.Context, db DBTX, arg ChangeOrderStatusParams) error {
+	_, err := db.Exec(ctx, changeOrderStatus,
+		arg.Status,
+		arg.Version,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
 const insertOrder = `-- name: InsertOrder :exec
 INSERT INTO orders (
     tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items,
@@ -159,6 +182,41 @@ func (q *Queries) LockCoupon(ctx context.Context, db DBTX, arg LockCouponParams)
 		&i.ValidUntil,
 		&i.MaxRedemptions,
 		&i.Redemptions,
+	)
+	return i, err
+}
+
+const lockOrder = `-- name: LockOrder :one
+SELECT tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockOrderParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Holds the order until its change commits: its version is taken while it is held, and so has no gaps.
+func (q *Queries) LockOrder(ctx context.Context, db DBTX, arg LockOrderParams) (Order, error) {
+	row := db.QueryRow(ctx, lockOrder, arg.TenantID, arg.ID)
+	var i Order
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.PrincipalID,
+		&i.CheckoutID,
+		&i.ClientOrderID,
+		&i.CustomerID,
+		&i.Currency,
+		&i.Status,
+		&i.Items,
+		&i.SubtotalMinor,
+		&i.DiscountMinor,
+		&i.TotalMinor,
+		&i.CouponCode,
+		&i.ShippingAddressID,
+		&i.Metadata,
+		&i.Version,
+		&i.CreatedAt,
 	)
 	return i, err
 }
