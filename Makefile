@@ -9,6 +9,9 @@ FUZZTIME ?= 10s
 # Where goroutines share memory: leaders and followers, the shared commit, and the server that drives them.
 RACED := ./internal/postgres ./internal/idempotency/... ./internal/httpapi/...
 
+# What must hold with shared commits and without: `make test` tries the protocol both ways.
+PROTOCOL := ./internal/idempotency ./internal/httpapi
+
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -26,6 +29,7 @@ fmt: ## Formats the Go code
 
 test: postgres ## Runs the tests; PKG=./internal/orders/... narrows them, ARGS="-run TestPlace -v" too
 	go test -timeout=15m $(ARGS) $(PKG)
+	$(if $(filter ./...,$(PKG)),ORDERONCE_TEST_ALONE=1 go test -timeout=15m $(ARGS) $(PROTOCOL))
 
 test-race: postgres ## Runs the tests under the race detector, which needs a C compiler
 	CGO_ENABLED=1 go test -race -timeout=15m $(ARGS) $(PKG)

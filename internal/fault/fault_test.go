@@ -116,6 +116,18 @@ func TestWrappedErrorIsForLogsOnly(t *testing.T) {
 	}
 }
 
+// Later is Wrap with a pause; a client that is told to come back at once comes back in a storm.
+func TestLaterRecommendsAPause(t *testing.T) {
+	t.Parallel()
+	err := fault.Later(fault.Busy, "wait", io.EOF)
+	if err.Kind != fault.Busy || err.RetryAfter < time.Second || !errors.Is(err, io.EOF) || err.Detail != "" {
+		t.Errorf("%+v", err)
+	}
+	if err := fault.Wrap(fault.Busy, "wait", io.EOF); err.RetryAfter != 0 {
+		t.Errorf("Wrap recommends %v", err.RetryAfter)
+	}
+}
+
 func TestTextSaysWhatAndWhere(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

@@ -76,7 +76,7 @@ func mustParse(text string) map[Point]*place {
 }
 
 func parse(text string) (map[Point]*place, error) {
-	parsed := map[Point]*place{}
+	parsed := make(map[Point]*place)
 	for one := range strings.SplitSeq(text, ";") {
 		if one == "" {
 			continue

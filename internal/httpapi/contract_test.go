@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"html"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -111,7 +110,7 @@ func TestProblemPagesAreTheContractsWords(t *testing.T) {
 	for _, kind := range fault.Kinds() {
 		a := w.get("/problems/" + kind.String())
 		meaning := w.server.spec.problemSchema(kind).Description
-		if a.status != http.StatusOK || meaning == "" || !strings.Contains(string(a.body), html.EscapeString(meaning)) {
+		if a.status != http.StatusOK || meaning == "" || !strings.Contains(string(a.body), string(marked(meaning))) {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}
 	}
@@ -154,6 +153,8 @@ func TestSpecificationIsRefused(t *testing.T) {
 		"an exemption with an empty reason":        {replace("x-idempotency:", "x-idempotency-exempt: ''\n      x-other:"), "neither x-idempotency nor"},
 		"a retention shorter than a retry window":  {replace("retention: 72h", "retention: 48h"), "manual-replay"},
 		"no published retry windows":               {replace("x-retry-windows", "x-other"), "x-retry-windows"},
+		"a scope that no key can hold":             {replace("x-required-scope: orders:create", "x-required-scope: orders:crate"), "orders:crate"},
+		"a policy without the API's version":       {replace(`        - $ref: "#/components/parameters/ApiVersion"`+"\n", ""), "API-Version"},
 		"a size of a policy that cannot be parsed": {replace("max-response: 64KiB", "max-response: 64KB"), "max-response"},
 	} {
 		if _, err := loadSpecification(t.Context(), []byte(test.spec)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -69,6 +69,7 @@ func (s *Server) call(o *operation, serve func(http.ResponseWriter, *http.Reques
 		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), s.config.Request)
 		defer cancel()
 		r = r.WithContext(ctx)
+		s.boundBody(w, r)
 		defer func() {
 			bug := recover()
 			if bug == http.ErrAbortHandler { //nolint:errorlint // net/http panics with this very value
@@ -82,6 +83,16 @@ func (s *Server) call(o *operation, serve func(http.ResponseWriter, *http.Reques
 			s.refuse(w, r, err)
 		}
 	})
+}
+
+// boundBody ends the wait for a body that nobody reads: net/http takes in what is left of it before it sends the answer,
+// be that a 401, and by itself waits for ever.
+func (s *Server) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return // the deadline would end the watch that the server keeps on the connection
+	}
+	// A connection without deadlines is no connection: there is nothing to hold up.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.BodyRead))
 }
 
 func newRequestID() string {
@@ -106,6 +117,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 		var err error
 		if c.key, err = idempotency.ParseKey(r.Header.Values(keyHeader)); err != nil {
 			return nil, err
+		}
+		if lines := r.Header.Values("Prefer"); len(lines) > 1 {
+			r.Header.Set("Prefer", strings.Join(lines, ", ")) // one list, says RFC 7240; the generated binder takes one line
 		}
 		c.preferWait(w, r)
 	}
@@ -141,13 +155,15 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	return r, nil
 }
 
-// admitBody returns the bytes that the generated handler decodes: those that came, or with the defaults put in.
+// admitBody returns the bytes that the generated handler decodes: those that came, or the same document written anew
+// where they have escapes or lack defaults.
 func (s *Server) admitBody(c *call, document any, body []byte) ([]byte, error) {
 	defaulted, err := c.operation.validateBody(document)
 	if err != nil {
 		return nil, err
 	}
-	if defaulted {
+	// A time is decoded from its JSON text as it stands, escapes not undone: encode writes none into it.
+	if defaulted || bytes.IndexByte(body, '\\') >= 0 {
 		if body, err = encode(document); err != nil {
 			return nil, err
 		}

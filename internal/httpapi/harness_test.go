@@ -51,7 +51,7 @@ func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: w.url, MaxConns: 16, TenantShare: 12, Acquire: 3 * time.Second, Statement: 5 * time.Second,
+		URL: w.url, MaxConns: 16, TenantShare: 12, ShareCommits: postgrestest.ShareCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
 		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
 	})
 	w.must(err)

@@ -23,7 +23,7 @@ import (
 // reply is what a keyed operation answers: the generated response, by its Visit method, and what it made or changed.
 type reply struct {
 	visit    func(http.ResponseWriter) error
-	resource idempotency.Resource
+	resource idempotency.Resource // zero where it made and changed nothing that has an id
 }
 
 // once runs work under the request's idempotency key and answers with the first outcome of that key. Work may run
@@ -102,9 +102,11 @@ func record(r reply) (idempotency.Answer, error) {
 	for name := range rec.header {
 		header[name] = rec.header.Get(name)
 	}
-	return idempotency.Answer{
-		Status: rec.status, Header: businessHeader(header), Body: rec.body.Bytes(), Resource: &r.resource,
-	}, nil
+	answer := idempotency.Answer{Status: rec.status, Header: businessHeader(header), Body: rec.body.Bytes()}
+	if r.resource != (idempotency.Resource{}) {
+		answer.Resource = &r.resource
+	}
+	return answer, nil
 }
 
 // businessHeader keeps the headers that a replay repeats. Everything else belongs to one response.

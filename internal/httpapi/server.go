@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type Server struct {
 	keyring  *identity.Keyring
 	log      *slog.Logger
 	routes   *http.ServeMux
+	lost     http.Handler // answers where there can be no route
 	draining atomic.Bool
 	inFlight atomic.Int64
 }
@@ -63,10 +65,19 @@ func New(ctx context.Context, config Config, db *postgres.DB, keys *idempotency.
 		s.routes.Handle(o.pattern, s.door(o, generated))
 	}
 	s.routes.Handle("/", s.call(nil, s.unrouted))
+	s.lost = s.call(nil, func(http.ResponseWriter, *http.Request, *call) error { return errUnrouted })
 	return s, nil
 }
 
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.routes.ServeHTTP(w, r) }
+// ServeHTTP answers a path that no operation can have, such as //orders, /orders/../orders or CONNECT's none, with a
+// problem: http.ServeMux would redirect it, in HTML, or answer in plain text.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
+		s.lost.ServeHTTP(w, r)
+		return
+	}
+	s.routes.ServeHTTP(w, r)
+}
 
 // Drain turns readiness false, so that no new traffic is sent here. Requests are still answered.
 func (s *Server) Drain() { s.draining.Store(true) }
@@ -88,6 +99,8 @@ func (s *Server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	s.refuse(w, r, fault.Wrap(fault.InvalidRequest, "bind the request", err))
 }
 
+var errUnrouted = fault.New(fault.NotFound, "There is no such route.")
+
 // unrouted answers where no operation matches: 405 with Allow where the path exists, 404 where it does not.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request, _ *call) error {
 	var allowed []string
@@ -100,7 +113,7 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request, _ *call) error
 		}
 	}
 	if len(allowed) == 0 {
-		return fault.New(fault.NotFound, "There is no such route.")
+		return errUnrouted
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	return fault.New(fault.MethodNotAllowed, fmt.Sprintf("This route answers to %s.", strings.Join(allowed, ", ")))

@@ -5,7 +5,9 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"html"
 	"html/template"
+	"strings"
 
 	"orderonce"
 	"orderonce/internal/fault"
@@ -35,6 +37,15 @@ func (s *Server) GetSpecification(context.Context, api.GetSpecificationRequestOb
 	}, nil
 }
 
+// marked is a description of the contract as HTML: what stands in backticks is code.
+func marked(description string) template.HTML {
+	parts := strings.Split(html.EscapeString(description), "`")
+	for i := 1; i < len(parts); i += 2 {
+		parts[i] = "<code>" + parts[i] + "</code>"
+	}
+	return template.HTML(strings.Join(parts, "")) //nolint:gosec // escaped above
+}
+
 //go:embed problem.html
 var problemSource string
 
@@ -50,7 +61,7 @@ func (s *Server) GetProblemType(_ context.Context, request api.GetProblemTypeReq
 		var page bytes.Buffer
 		err := problemPage.Execute(&page, map[string]any{
 			"Code": kind.String(), "Status": t.status, "Title": t.title, "Retryable": t.retryable,
-			"KeyAction": t.keyAction, "Meaning": s.spec.problemSchema(kind).Description,
+			"KeyAction": t.keyAction, "Meaning": marked(s.spec.problemSchema(kind).Description),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("render a problem page: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency"
+	"orderonce/internal/identity"
 )
 
 // operation is what the door knows of one operation, read once from the spec.
@@ -75,13 +77,21 @@ func loadSpecification(ctx context.Context, source []byte) (*specification, erro
 }
 
 // defineFormats tells the validator, once for the process, what kin-openapi's own pattern does not: it knows the UUID
-// versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562).
+// versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562). And its date-times are all of RFC 3339, leap seconds
+// included: a time that Go cannot hold must be refused with the other faults of the body, not by its decoder.
 var defineFormats = sync.OnceFunc(func() {
 	openapi3.DefineStringFormatValidator("uuid", openapi3.NewCallbackValidator(func(s string) error {
 		if len(s) != len(uuid.UUID{}.String()) {
 			return errors.New("not a UUID")
 		}
 		return uuid.Validate(s)
+	}))
+	grammar := openapi3.SchemaStringFormats["date-time"]
+	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
+		if grammar.Validate(s) != nil || new(time.Time).UnmarshalText([]byte(s)) != nil {
+			return errors.New("not an RFC 3339 time, or a leap second")
+		}
+		return nil
 	}))
 })
 
@@ -100,6 +110,9 @@ func readOperation(route *routers.Route) (*operation, error) {
 	public := op.Security != nil && len(*op.Security) == 0
 	if public == (o.scope != "") {
 		return nil, errors.New("must have x-required-scope, or an empty security where it is public")
+	}
+	if !public && !slices.Contains(identity.Scopes(), o.scope) {
+		return nil, fmt.Errorf("x-required-scope: no key can hold %q", o.scope)
 	}
 	op.Parameters = append(op.Parameters, route.PathItem.Parameters...)
 	for _, p := range op.Parameters {
@@ -134,6 +147,9 @@ func (o *operation) readPolicy() error {
 	}
 	if p := op.Parameters.GetByInAndName(openapi3.ParameterInHeader, keyHeader); p == nil || !p.Required {
 		return errors.New("has x-idempotency but does not require the " + keyHeader + " header")
+	}
+	if op.Parameters.GetByInAndName(openapi3.ParameterInHeader, "API-Version") == nil {
+		return errors.New("has x-idempotency but not the API-Version header, which is a part of the fingerprint")
 	}
 	o.policy = &policy
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -96,6 +97,9 @@ func reasonOf(err error) string {
 // validateBody checks a decoded document against the contract and puts its defaults into it; defaulted says whether
 // there were any to put. It returns fault.ValidationFailed.
 func (o *operation) validateBody(document any) (defaulted bool, err error) {
+	if fields := nulls(nil, o.body, document, ""); len(fields) > 0 {
+		return false, &fault.Error{Kind: fault.ValidationFailed, Fields: fields[:min(len(fields), maxFaults)]}
+	}
 	err = o.body.VisitJSON(document, openapi3.VisitAsRequest(), openapi3.MultiErrors(),
 		openapi3.EnableFormatValidation(), openapi3.DefaultsSet(func() { defaulted = true }))
 	if err == nil {
@@ -106,6 +110,27 @@ func (o *operation) validateBody(document any) (defaulted bool, err error) {
 		return false, fmt.Errorf("validate the body: %w", err)
 	}
 	return false, &fault.Error{Kind: fault.ValidationFailed, Fields: fields[:min(len(fields), maxFaults)]}
+}
+
+// nulls adds the members that are null and have a default: the validator would take them for absent.
+func nulls(fields []fault.Field, schema *openapi3.Schema, document any, at string) []fault.Field {
+	switch v := document.(type) {
+	case map[string]any:
+		for name, property := range schema.Properties {
+			value, there := v[name]
+			if there && value == nil && property.Value.Default != nil && !property.Value.Nullable {
+				fields = append(fields, fault.Field{Pointer: at + "/" + name, Reason: "Value is not nullable"})
+			}
+			fields = nulls(fields, property.Value, value, at+"/"+name)
+		}
+	case []any:
+		for i, item := range v {
+			if schema.Items != nil {
+				fields = nulls(fields, schema.Items.Value, item, at+"/"+strconv.Itoa(i))
+			}
+		}
+	}
+	return fields
 }
 
 func flatten(fields []fault.Field, err error) []fault.Field {

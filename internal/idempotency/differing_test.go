@@ -180,7 +180,16 @@ func TestDigestsHoldNoValues(t *testing.T) {
 func TestBrokenDigestsAreAnError(t *testing.T) {
 	t.Parallel()
 	whole := digest(bodyOf(t, map[string]any{"first": "1", "second": "2"}))
-	broken := [][]byte{nil, {}, {3}, {255}, {0, 1}, append([]byte{0}, bytes.Repeat([]byte{0xff}, 11)...)}
+	broken := [][]byte{
+		nil,
+		{},
+		{3},
+		{255},
+		{0, 1},
+		{0, 1, 0, 1, 2, 3, 4}, // shares a byte with nothing
+		{0, 0, 2, '/', 'a', 1, 2, 3, 4, 3, 0, 1, 2, 3, 4},
+		append([]byte{0}, bytes.Repeat([]byte{0xff}, 11)...),
+	}
 	for cut := 2; cut < len(whole); cut++ {
 		if cut != 1+2+len("/first")+digestLength { // there the first place ends, and so would a whole encoding
 			broken = append(broken, whole[:cut])
@@ -198,6 +207,7 @@ func FuzzDecodeDigests(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Add([]byte{2, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Add([]byte{0, 1, 0, 1, 2, 3, 4})
 	f.Add([]byte{0, 0, 1, '/', 1, 2, 3, 4, 1, 1, 'a', 1, 2, 3, 4})
 	f.Add(digest(bodyOf(f, map[string]any{"a": map[string]any{"b": "c", "bc": "d"}, "a/b": []any{int64(1)}})))
 	p := bodyOf(f, map[string]any{"a": map[string]any{"b": "c"}, "a/b": []any{int64(1), true}})

@@ -91,18 +91,18 @@ func drawChange(t *rapid.T, document any) any {
 		Filter(func(other any) bool { return !reflect.DeepEqual(other, document) }).Draw(t, "other")
 }
 
-func bodyOf(t testing.TB, document any) *Parameters {
-	t.Helper()
+func bodyOf(tb testing.TB, document any) *Parameters {
+	tb.Helper()
 	p := &Parameters{}
 	if err := p.Body(document); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
 
-func sumOf(t testing.TB, document any) [32]byte {
-	t.Helper()
-	return print("2026-11-01", "createOrder", bodyOf(t, document)).sum
+func sumOf(tb testing.TB, document any) [32]byte {
+	tb.Helper()
+	return print("2026-11-01", "createOrder", bodyOf(tb, document)).sum
 }
 
 func TestEveryChangeOfTheBodyChangesThePrint(t *testing.T) {

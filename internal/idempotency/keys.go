@@ -181,11 +181,11 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		Open: r.open,
 	}
 	var done *completion
-	var unsent error // the work failed before its claim was on its way
+	var unsent error // the work judged the request before its claim was on its way
 	err := r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
 		answer, err := r.work(ctx, tx)
 		if err != nil {
-			if !tx.Opened() {
+			if !tx.Opened() && definite(err) {
 				unsent = err
 			}
 			return err
@@ -213,6 +213,12 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return Outcome{Answer: done.answer, Expires: done.expiresAt}, nil
+}
+
+// definite says that the work's fault is a judgement of the request, and not the service's trouble of the moment.
+func definite(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Kind != fault.Internal && f.RetryAfter == 0
 }
 
 // claimTimeout is what is left of the caller's wait. A hair less than all of it is all of it: the same text for every

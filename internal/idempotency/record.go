@@ -78,11 +78,11 @@ func (c *completion) recordedAs(row idempotencydb.ReadOutcomeRow) bool {
 	return row.CompletedAt != nil && row.CompletedAt.Equal(c.completedAt) && bytes.Equal(row.ResponseBody, c.body)
 }
 
-func (c *completion) resource() (kind *string, id *uuid.UUID) {
+func (c *completion) resource() (kind *string, id uuid.NullUUID) {
 	if r := c.answer.Resource; r != nil {
-		return &r.Type, &r.ID
+		return &r.Type, uuid.NullUUID{UUID: r.ID, Valid: true}
 	}
-	return nil, nil
+	return nil, uuid.NullUUID{}
 }
 
 // claim is the row that makes one transaction the owner of a key.
@@ -109,6 +109,18 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 		params.CompletedAt, params.ExpiresAt = &done.completedAt, &done.expiresAt
 	}
 	return queries.ClaimKey(ctx, db, params)
+}
+
+func (c *claim) LockOrder() string {
+	s := c.request.Scope
+	return string(s.Principal[:]) + s.Operation + "\x00" + string(s.Key)
+}
+
+func (c *claim) Undo(ctx context.Context, db postgres.DBTX) error {
+	scope := c.request.Scope
+	return queries.UndoClaim(ctx, db, idempotencydb.UndoClaimParams{
+		TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation, IdempotencyKey: string(scope.Key),
+	})
 }
 
 // result puts the answer into a claim that the same transaction wrote without one.
@@ -139,8 +151,8 @@ func outcomeOf(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
 	if err := json.Unmarshal(row.ResponseHeaders, &outcome.Header); err != nil {
 		return Outcome{}, fmt.Errorf("decode the stored headers: %w", err)
 	}
-	if row.ResourceType != nil && row.ResourceID != nil {
-		outcome.Resource = &Resource{Type: *row.ResourceType, ID: *row.ResourceID}
+	if row.ResourceType != nil {
+		outcome.Resource = &Resource{Type: *row.ResourceType, ID: row.ResourceID.UUID}
 	}
 	if row.ExpiresAt != nil {
 		outcome.Expires = *row.ExpiresAt

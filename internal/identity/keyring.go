@@ -52,7 +52,7 @@ func (p Principal) Authorise(scope string) error {
 }
 
 // Credential is the kind of the row that confirms a remembered credential. Refused by it means: authenticate anew.
-var Credential = &postgres.Kind{Name: "credential", Rank: postgres.RankCredential, Busy: fault.Busy}
+var Credential = &postgres.Kind{Name: "credential", Rank: postgres.RankCredential, Check: true, Busy: fault.Busy}
 
 // Confirm is the row that lets a unit of work happen only where the credential still lives and still holds scope, by
 // the database of that moment. It rides in the unit's first round trip and costs none of its own.
@@ -71,6 +71,14 @@ func (c confirmation) Write(ctx context.Context, db postgres.DBTX) error {
 		SecretHash: c.principal.credential.hash[:], Scope: c.scope,
 	})
 }
+
+// LockOrder is all that the check looks at: equal ones are one.
+func (c confirmation) LockOrder() string {
+	return string(c.principal.credential.id[:]) + string(c.principal.credential.hash[:]) + c.scope
+}
+
+// Undo has nothing to take back.
+func (confirmation) Undo(context.Context, postgres.DBTX) error { return nil }
 
 // Keyring tells principals by their API keys. Safe for concurrent use.
 type Keyring struct {

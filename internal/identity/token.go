@@ -51,15 +51,18 @@ func parseToken(text string) (token, error) {
 	if !strings.HasPrefix(body, prefix) || len(parts) != 2 {
 		return token{}, unauthenticated()
 	}
-	id, err := base.DecodeString(parts[0])
-	if err != nil || len(id) != len(uuid.UUID{}) {
-		return token{}, unauthenticated()
-	}
-	secret, err := base.DecodeString(parts[1])
-	if err != nil || len(secret) != sha256.Size {
+	id, isID := decode(parts[0], len(uuid.UUID{}))
+	secret, isSecret := decode(parts[1], sha256.Size)
+	if !isID || !isSecret {
 		return token{}, unauthenticated()
 	}
 	return token{id: uuid.UUID(id), hash: sha256.Sum256(secret)}, nil
+}
+
+// decode takes the one spelling of a part. The decoder alone would overlook line ends, and bits that say nothing.
+func decode(part string, length int) (b []byte, ok bool) {
+	b, err := base.DecodeString(part)
+	return b, err == nil && len(b) == length && base.EncodeToString(b) == part
 }
 
 func cutLast(text string) (before, after string, ok bool) {

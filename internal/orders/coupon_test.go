@@ -62,7 +62,7 @@ func TestCouponThatDoesNotApplyIsARejection(t *testing.T) {
 		"ONCE": fault.CouponExhausted, "NEVER": fault.CouponUnknown, "over": fault.CouponUnknown, "": fault.CouponUnknown,
 	} {
 		_, err := f.place(postgres.Unit{}, f.withCoupon(code))
-		if rejected := wantFault(t, err, want); !rejected.Kind.Rejection() || rejected.Detail == "" {
+		if rejected := faultOf(t, err, want); !rejected.Kind.Rejection() || rejected.Detail == "" {
 			t.Errorf("%s: %v is no explained rejection", code, err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestOnlyLimitedCouponsAreLocked(t *testing.T) {
 		t.Errorf("an endless coupon waits: %v", err)
 	}
 	_, err = f.place(postgres.Unit{LockTimeout: brief}, f.withCoupon("LIMITED"))
-	if busy := wantFault(t, err, fault.Busy); busy.RetryAfter <= 0 {
+	if busy := faultOf(t, err, fault.Busy); busy.RetryAfter <= 0 {
 		t.Error("no pause is recommended")
 	}
 	if err := holder.Rollback(t.Context()); err != nil {

@@ -120,7 +120,13 @@ func (f *fixture) putCoupon(c orders.Coupon) {
 	}
 }
 
-func wantFault(t *testing.T, err error, kind fault.Kind) *fault.Error {
+func wantFault(t *testing.T, err error, kind fault.Kind) {
+	t.Helper()
+	_ = faultOf(t, err, kind)
+}
+
+// faultOf is wantFault for who looks into it.
+func faultOf(t *testing.T, err error, kind fault.Kind) *fault.Error {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != kind {
@@ -128,18 +134,4 @@ func wantFault(t *testing.T, err error, kind fault.Kind) *fault.Error {
 		return &fault.Error{}
 	}
 	return f
-}
-
-func (f *fixture) poll(what string, reached func() bool) {
-	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !reached() {
-		select {
-		case <-tick.C:
-		case <-late:
-			f.t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }

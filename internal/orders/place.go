@@ -70,7 +70,7 @@ func Place(ctx context.Context, tx *postgres.Tx, p Placement) (Order, error) {
 
 // draft is the order before any coupon: everything that needs no database.
 func draft(p Placement) (Order, error) {
-	if !currency.IsValid(p.Currency) {
+	if p.Currency == "" || !currency.IsValid(p.Currency) { // the list takes "" for an amount of nothing
 		return Order{}, fault.Invalid("/currency", "is no active ISO 4217 currency")
 	}
 	for name := range p.Metadata {
@@ -153,4 +153,19 @@ func (o placed) Write(ctx context.Context, db postgres.DBTX) error {
 		CouponCode: o.CouponCode, ShippingAddressID: o.ShippingAddressID, Metadata: metadata,
 		Version: o.Version, CreatedAt: o.CreatedAt,
 	})
+}
+
+// LockOrder is the order's identity: what another unit could wait for.
+func (o placed) LockOrder() string {
+	identity := string(o.ID[:])
+	for _, name := range []*string{o.ClientOrderID, o.CheckoutID} {
+		if name != nil {
+			identity = *name + "\x00" + identity
+		}
+	}
+	return identity
+}
+
+func (o placed) Undo(ctx context.Context, db postgres.DBTX) error {
+	return queries.UndoOrder(ctx, db, ordersdb.UndoOrderParams{TenantID: o.TenantID, ID: o.ID})
 }

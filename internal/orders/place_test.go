@@ -136,7 +136,7 @@ func TestWhatCannotBeAnOrderIsRefused(t *testing.T) {
 			}
 			continue
 		}
-		if invalid := wantFault(t, err, fault.ValidationFailed); len(invalid.Fields) != 1 || invalid.Fields[0].Pointer != c.at {
+		if invalid := faultOf(t, err, fault.ValidationFailed); len(invalid.Fields) != 1 || invalid.Fields[0].Pointer != c.at {
 			t.Errorf("%s: %v, want it at %s", name, err, c.at)
 		}
 		f.wantRows(before)
@@ -159,7 +159,7 @@ func TestCheckoutHasOneOrderAndNamesIt(t *testing.T) {
 		t.Errorf("staged: %v, want the order's row to be refused", err)
 	}
 	_, err = f.place(postgres.Unit{Open: true}, p)
-	if already := wantFault(t, err, fault.CheckoutAlreadyOrdered); already.Holder != first.ID.String() {
+	if already := faultOf(t, err, fault.CheckoutAlreadyOrdered); already.Holder != first.ID.String() {
 		t.Errorf("the holder is %q, want %v", already.Holder, first.ID)
 	}
 	err = f.db.InTx(t.Context(), postgres.Unit{Open: true, LockTimeout: patience}, func(ctx context.Context, tx *postgres.Tx) error {
@@ -218,7 +218,7 @@ func TestParallelOrdersOfOneCheckout(t *testing.T) {
 				t.Errorf("order %v is answered and not there", placed[i].ID)
 			}
 		case i%2 == 0:
-			if already := wantFault(t, err, fault.CheckoutAlreadyOrdered); already.Holder != holder {
+			if already := faultOf(t, err, fault.CheckoutAlreadyOrdered); already.Holder != holder {
 				t.Errorf("the holder is %q, want %s", already.Holder, holder)
 			}
 		default:
@@ -239,18 +239,23 @@ func TestCheckoutBeingPlacedIsInProgress(t *testing.T) {
 			p := f.placement()
 			checkout := "chk_1"
 			p.CheckoutID = &checkout
+			placed, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			broken := errors.New("broken")
-			err := f.db.InTx(t.Context(), postgres.Unit{Open: true, LockTimeout: patience}, func(ctx context.Context, tx *postgres.Tx) error {
-				if _, err := orders.Place(ctx, tx, p); err != nil {
-					return err
-				}
-				_, err := f.place(postgres.Unit{Open: open, LockTimeout: brief}, p)
-				if busy := wantFault(t, err, fault.CheckoutInProgress); busy.RetryAfter <= 0 {
-					t.Error("no pause is recommended")
-				}
-				return broken
-			})
-			if !errors.Is(err, broken) {
+			go func() {
+				done <- f.db.InTx(t.Context(), postgres.Unit{Open: true, LockTimeout: patience}, func(ctx context.Context, tx *postgres.Tx) error {
+					_, err := orders.Place(ctx, tx, p)
+					close(placed)
+					<-end
+					return errors.Join(err, broken)
+				})
+			}()
+			<-placed
+			_, err := f.place(postgres.Unit{Open: open, LockTimeout: brief}, p)
+			if busy := faultOf(t, err, fault.CheckoutInProgress); busy.RetryAfter <= 0 {
+				t.Error("no pause is recommended")
+			}
+			close(end)
+			if err := <-done; !errors.Is(err, broken) || fault.KindOf(err) != fault.Internal {
 				t.Fatal(err)
 			}
 			if _, err := f.place(postgres.Unit{Open: open}, p); err != nil {

@@ -56,3 +56,10 @@ type row outboxdb.InsertEventParams
 func (r row) Write(ctx context.Context, db postgres.DBTX) error {
 	return queries.InsertEvent(ctx, db, outboxdb.InsertEventParams(r))
 }
+
+// LockOrder is the event's id, which no other unit knows.
+func (r row) LockOrder() string { return string(r.ID[:]) }
+
+func (r row) Undo(ctx context.Context, db postgres.DBTX) error {
+	return queries.UndoEvent(ctx, db, outboxdb.UndoEventParams{TenantID: r.TenantID, ID: r.ID})
+}

@@ -52,9 +52,9 @@ func event(payload any) outbox.Event {
 	}
 }
 
-func count(t *testing.T, watch *pgx.Conn) (n int) {
+func count(ctx context.Context, t *testing.T, watch *pgx.Conn) (n int) {
 	t.Helper()
-	if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM outbox_events").Scan(&n); err != nil {
+	if err := watch.QueryRow(ctx, "SELECT count(*) FROM outbox_events").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -75,7 +75,7 @@ func TestEventIsVisibleOnlyWithItsUnit(t *testing.T) {
 					return err
 				}
 			}
-			if n := count(t, watch); n != 0 {
+			if n := count(ctx, t, watch); n != 0 {
 				t.Errorf("%d events are visible before COMMIT", n)
 			}
 			return ending
@@ -83,11 +83,11 @@ func TestEventIsVisibleOnlyWithItsUnit(t *testing.T) {
 		if !errors.Is(err, ending) {
 			t.Fatal(err)
 		}
-		if ending != nil && count(t, watch) != 0 {
+		if ending != nil && count(t.Context(), t, watch) != 0 {
 			t.Error("an event of a unit that rolled back is visible")
 		}
 	}
-	if n := count(t, watch); n != 3 {
+	if n := count(t.Context(), t, watch); n != 3 {
 		t.Errorf("%d events after COMMIT, want 3", n)
 	}
 }
@@ -101,8 +101,8 @@ func TestEventIsTakenBackWithItsChange(t *testing.T) {
 		tx.Undo()
 		return err
 	})
-	if err != nil || count(t, watch) != 0 {
-		t.Errorf("%v; %d events", err, count(t, watch))
+	if err != nil || count(t.Context(), t, watch) != 0 {
+		t.Errorf("%v; %d events", err, count(t.Context(), t, watch))
 	}
 }
 
@@ -188,7 +188,7 @@ func TestPayloadThatIsNoJSONIsAnError(t *testing.T) {
 			t.Errorf("%T is taken", payload)
 		}
 	}
-	if n := count(t, watch); n != 0 {
+	if n := count(t.Context(), t, watch); n != 0 {
 		t.Errorf("%d events", n)
 	}
 }

@@ -30,9 +30,12 @@ type DBTX interface {
 // Config bounds everything that a request may wait for in the database. Each bound is shorter than the one outside
 // it: lock wait < Statement < IdleInTransaction, and Acquire + Statement < the caller's own deadline.
 type Config struct {
-	URL               string
-	MaxConns          int32
-	TenantShare       int32         // connections that the units of one tenant may hold; 0 for all
+	URL         string
+	MaxConns    int32
+	TenantShare int32 // connections that the units of one tenant may hold; 0 for all
+	// ShareCommits lets units that only write share a commit, across tenants. Not for a cluster that shards by tenant:
+	// there it would make each commit a distributed one.
+	ShareCommits      bool
 	Acquire           time.Duration // the wait for a connection of the pool; then fault.Busy
 	Statement         time.Duration // PostgreSQL's statement_timeout; then fault.Busy
 	IdleInTransaction time.Duration // idle_in_transaction_session_timeout: frees the locks of a peer that was cut off
@@ -44,6 +47,8 @@ type DB struct {
 	pool   *pgxpool.Pool
 	config Config
 	gate   gate
+	// sharers is nil where each unit commits alone.
+	sharers *sharers
 }
 
 // Open makes the pool and waits until the database answers once. The caller closes it.
@@ -74,6 +79,9 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 		return nil, translate("open the pool", err)
 	}
 	db := &DB{pool: pool, config: config, gate: gate{share: int64(config.TenantShare)}}
+	if config.ShareCommits {
+		db.sharers = &sharers{db: db}
+	}
 	if err := db.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err

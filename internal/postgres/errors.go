@@ -46,7 +46,7 @@ func isLockTimeout(err error) bool {
 // commitUnknown treats every failed COMMIT alike. "A PgError means rolled back" would be wrong: the FATAL of a server
 // that shuts down arrives as one too.
 func commitUnknown(err error) error {
-	return fault.Wrap(fault.OutcomeUnknown, "commit", fmt.Errorf("%w: %w", ErrCommitUnknown, err))
+	return fault.Later(fault.OutcomeUnknown, "commit", fmt.Errorf("%w: %w", ErrCommitUnknown, err))
 }
 
 // translate gives a driver's error its meaning. Faults, refusals and pgx.ErrNoRows pass as they are; what is not

@@ -17,6 +17,8 @@ type Kind struct {
 	// Rank is the one lock order of the product: rows of a unit are sent by ascending rank, so that two units never
 	// wait for each other in a circle. Claims come before what they guard, events last.
 	Rank int
+	// Check says that the row writes nothing: it only looks whether the unit may happen.
+	Check bool
 	// Busy is the fault of a unit that waited for this row, held by another transaction, past its lock time-out.
 	Busy fault.Kind
 }
@@ -25,8 +27,8 @@ type Kind struct {
 const (
 	RankCredential = 10
 	RankClaim      = 20
-	RankOrder      = 30
-	RankCoupon     = 40
+	RankCoupon     = 30 // locked before the order that redeems it
+	RankOrder      = 40
 	RankEvent      = 50
 	RankResult     = 60
 )
@@ -48,6 +50,7 @@ type pipeline struct {
 	batch pgx.Batch
 	kinds []*Kind // of each statement; nil for control statements
 	kind  *Kind   // of the row being queued
+	last  string  // the command tag of the last statement that ran
 }
 
 var errQueueOnly = errors.New("a staged row may only execute statements, not read")
@@ -86,36 +89,37 @@ func (p *pipeline) QueryRow(context.Context, string, ...any) pgx.Row {
 // send runs everything in one round trip. The first row that its table did not take comes back as *Refused, with the
 // transaction still alive; a failed statement has aborted it.
 func (p *pipeline) send(ctx context.Context, s *session) error {
+	counts, err := p.exec(ctx, s)
+	for i, count := range counts {
+		if p.kinds[i] != nil && count == 0 {
+			return &Refused{By: p.kinds[i]} // what failed behind a refused row was never to be
+		}
+	}
+	return err
+}
+
+// exec runs everything in one round trip and returns the row counts of the statements up to the one that failed.
+func (p *pipeline) exec(ctx context.Context, s *session) (counts []int64, err error) {
 	for i, q := range p.batch.QueuedQueries {
 		if p.kinds[i] == nil {
 			continue
 		}
 		if err := s.prepare(ctx, q.SQL); err != nil {
-			return translate("prepare "+p.kinds[i].Name, err)
+			return nil, translate("prepare "+p.kinds[i].Name, err)
 		}
 	}
 	results := s.conn.SendBatch(ctx, &p.batch)
-	var refused *Refused
+	counts = make([]int64, 0, len(p.kinds))
 	for _, kind := range p.kinds {
 		tag, err := results.Exec()
 		if err != nil {
 			_ = results.Close() // the statement's own error says more
-			if refused != nil {
-				return refused // what failed behind a refused row was never to be
-			}
-			return failed(kind, err)
+			return counts, failed(kind, err)
 		}
-		if kind != nil && refused == nil && tag.RowsAffected() == 0 {
-			refused = &Refused{By: kind}
-		}
+		counts = append(counts, tag.RowsAffected())
+		p.last = tag.String()
 	}
-	if err := results.Close(); err != nil {
-		return translate("send the unit", err)
-	}
-	if refused != nil {
-		return refused
-	}
-	return nil
+	return counts, translate("send the unit", results.Close())
 }
 
 // failed gives a lock time-out the meaning of the row that waited.

@@ -225,7 +225,8 @@ func TestErrorsAboutTheURLKeepThePassword(t *testing.T) {
 		"postgres://u:sesame@127.0.0.1:port/d", "postgres://u:sesame%zz@h/d", "postgres://u:sesame /x@h/d",
 		"postgres://u:sesame/x@h:5432/d", "postgres://u:sesame@h/d?sslmode=wrong", "postgres://h/d?password=sesame%zz",
 		"postgres://u:sesame@h/d?pool_max_conns=many", "host=h port=many password=sesame", "host=h password='sesame",
-		"host=h password=sesame port", "postgres://u:sesame@h/d?sslrootcert=/nowhere&sslmode=verify-full",
+		"host=h password=sesame port", "host=h password sesame", "u:sesame@h:5432/d", "http://u:sesame@h/d",
+		"postgres:/u:sesame@h/d", "postgres://u:sesame@h/d?sslrootcert=/nowhere&sslmode=verify-full",
 	} {
 		_, err := postgres.Open(t.Context(), patient(url))
 		withoutSesame(t, err)

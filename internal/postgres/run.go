@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"orderonce/internal/fault"
 )
 
 // MaxTries bounds how often one request runs its unit: a refused row, a deadlock or a lost connection each cost one.
@@ -17,12 +19,15 @@ const MaxTries = 8
 func (db *DB) Run(ctx context.Context, unit Unit, work func(context.Context, *Tx) error) error {
 	ctx, cancel := Detach(ctx, db.config.Deadline)
 	defer cancel()
-	var err error
+	var err, unknown error
 	for try := range MaxTries {
 		if try > 0 && Pause(ctx, try, err) != nil {
 			break
 		}
 		err = db.InTx(ctx, unit, work)
+		if errors.Is(err, ErrCommitUnknown) {
+			unknown = err
+		}
 		if by := RefusedBy(err); by != nil && by.Rank > RankClaim && !unit.Open {
 			unit.Open = true
 			continue
@@ -30,6 +35,10 @@ func (db *DB) Run(ctx context.Context, unit Unit, work func(context.Context, *Tx
 		if !errors.Is(err, ErrTransient) && !errors.Is(err, ErrCommitUnknown) {
 			break
 		}
+	}
+	// A later try that could not find out has not made the COMMIT undone.
+	if kind := fault.KindOf(err); unknown != nil && (kind == fault.Busy || kind == fault.Unavailable) {
+		return unknown
 	}
 	return err
 }

@@ -151,7 +151,7 @@ func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
 	}
 	tx.session = s
 	p := &pipeline{}
-	p.control("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the database's default is
+	p.control(begin)
 	first := cmp.Or(tx.unit.FirstTimeout, tx.unit.LockTimeout)
 	p.control(lockTimeout(first))
 	for _, row := range tx.unit.First {
@@ -165,6 +165,14 @@ func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
 	return p, nil
 }
 
+const (
+	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // whatever the database's default is
+	commit = "COMMIT"
+)
+
+// errAborted says that PostgreSQL answered a COMMIT with ROLLBACK, which is no error to it.
+var errAborted = errors.New("the transaction was aborted before its commit")
+
 // lockTimeout is a literal, never set_config: a cluster that shards by tenant ignores the latter. PostgreSQL reads 0 as
 // no bound at all.
 func lockTimeout(d time.Duration) string {
@@ -172,6 +180,15 @@ func lockTimeout(d time.Duration) string {
 }
 
 func (tx *Tx) commit(ctx context.Context) error {
+	if tx.session == nil && tx.db.sharers != nil {
+		unit := &sharer{tenant: tx.unit.Tenant, rows: slices.Concat(tx.unit.First, tx.rows)}
+		if sharable(unit.rows) {
+			//nolint:contextcheck // a batch is of many callers: none of them may cancel it
+			if err := tx.db.sharers.commit(unit); !errors.Is(err, errAlone) {
+				return err
+			}
+		}
+	}
 	p := &pipeline{}
 	if tx.session == nil {
 		var err error
@@ -192,30 +209,32 @@ func (tx *Tx) commit(ctx context.Context) error {
 		}
 	}
 	faultpoint.Hit(faultpoint.AfterClaim)
-	tag, err := tx.session.conn.Exec(ctx, "COMMIT")
+	tag, err := tx.session.conn.Exec(ctx, commit)
 	if err != nil {
 		return commitUnknown(err)
 	}
-	// PostgreSQL answers the COMMIT of an aborted transaction with ROLLBACK and no error.
-	if tag.String() != "COMMIT" {
-		return errors.New("the transaction was aborted before its commit")
+	if tag.String() != commit {
+		return errAborted
 	}
 	faultpoint.Hit(faultpoint.AfterCommit)
 	return nil
 }
 
-// end gives the connection back, rolled back where the unit did not commit. A connection that cannot be rolled back
-// in time is closed by the pool.
 func (tx *Tx) end(ctx context.Context) {
 	tx.ended = true
-	if tx.session == nil {
-		return
+	if tx.session != nil {
+		rollbackAndRelease(ctx, tx.session)
 	}
-	conn := tx.session.conn
-	if status := conn.Conn().PgConn().TxStatus(); status != 'I' && !conn.Conn().IsClosed() {
+}
+
+// rollbackAndRelease gives the connection back, rolled back where its transaction did not commit. A connection that
+// cannot be rolled back in time is closed by the pool.
+func rollbackAndRelease(ctx context.Context, s *session) {
+	conn := s.conn.Conn()
+	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		rollback, cancel := Detach(context.WithoutCancel(ctx), rollbackBound)
 		defer cancel()
 		_, _ = conn.Exec(rollback, "ROLLBACK") // Release closes what this leaves unclean
 	}
-	tx.session.release()
+	s.release()
 }

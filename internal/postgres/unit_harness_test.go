@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,9 +68,9 @@ func (f *fixture) session() *pgx.Conn {
 	return migrationConn(f.t, f.url)
 }
 
-func (f *fixture) exec(sql string, args ...any) {
+func (f *fixture) exec(sql string) {
 	f.t.Helper()
-	if _, err := f.watch.Exec(f.t.Context(), sql, args...); err != nil {
+	if _, err := f.watch.Exec(f.t.Context(), sql); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -112,6 +113,33 @@ func (f *fixture) hold(name string) (release func()) {
 	}
 }
 
+// under keeps a unit open, with its connection, until the end of the test or release.
+func (f *fixture) under(unit postgres.Unit) (release func()) {
+	f.t.Helper()
+	unit.Open, unit.LockTimeout = true, patience
+	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- f.db.InTx(context.WithoutCancel(f.t.Context()), unit, func(context.Context, *postgres.Tx) error {
+			close(begun)
+			<-end
+			return nil
+		})
+	}()
+	select {
+	case <-begun:
+	case err := <-done:
+		f.t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() {
+		close(end)
+		if err := <-done; err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.t.Cleanup(release)
+	return release
+}
+
 // waiting polls for n sessions that wait for a lock.
 func (f *fixture) waiting(n int) {
 	f.t.Helper()
@@ -122,12 +150,14 @@ func (f *fixture) waiting(n int) {
 }
 
 // terminate ends a server process and returns when it is gone.
-func (f *fixture) terminate(pid int32) {
+func (f *fixture) terminate(ctx context.Context, pid int32) {
 	f.t.Helper()
-	f.exec("SELECT pg_terminate_backend($1)", pid)
+	if _, err := f.watch.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+		f.t.Fatal(err)
+	}
 	migrationPoll(f.t, "the server process to end", func() bool {
 		var gone bool
-		err := f.watch.QueryRow(f.t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&gone)
+		err := f.watch.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&gone)
 		return gone && err == nil
 	})
 }

@@ -20,7 +20,7 @@ func (f *fixture) doomed(then work) work {
 		if err := db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 			return err
 		}
-		f.terminate(pid)
+		f.terminate(ctx, pid)
 		return then(ctx, tx)
 	}
 }
@@ -105,6 +105,7 @@ func TestFailedCommitIsUnknown(t *testing.T) {
 				t.Errorf("error %v, want the outcome to be unknown", err)
 			}
 			wantFault(t, err, fault.OutcomeUnknown)
+			wantPause(t, err)
 			migrationPoll(t, "the transaction to end", func() bool {
 				return migrationCount(t, f.watch, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
 					"AND pid <> pg_backend_pid() AND xact_start IS NOT NULL") == 0

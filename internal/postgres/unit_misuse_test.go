@@ -36,18 +36,16 @@ func TestSessionIsDeadAfterItsUnit(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	var kept []postgres.DBTX
-	keep := func(_ context.Context, db postgres.DBTX) error {
-		kept = append(kept, db)
-		return nil
-	}
 	f.mustTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) error {
 		db, err := tx.DB(ctx)
-		if err != nil {
-			return err
-		}
-		return keep(ctx, db)
+		kept = append(kept, db)
+		return err
 	})
-	if err := f.db.Read(t.Context(), keep); err != nil {
+	err := f.db.Read(t.Context(), func(_ context.Context, db postgres.DBTX) error {
+		kept = append(kept, db)
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, db := range kept {

@@ -68,21 +68,59 @@ func TestLockTimeoutIsTheFaultOfTheRowThatWaited(t *testing.T) {
 	}
 }
 
-// A refusal is decided when the holder ends, not before: the waiter sees what the holder committed, or owns the row.
-func TestWaitingRowIsDecidedByTheHolder(t *testing.T) {
+// Nobody waits for ever: a bound that was left out, or is less than PostgreSQL can count, is a short one.
+func TestNoLockTimeoutIsAShortOne(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	release := f.hold("held")
+	for _, bound := range []time.Duration{0, time.Nanosecond, -time.Second} {
+		wantFault(t, f.db.InTx(t.Context(), postgres.Unit{LockTimeout: bound}, stage(middle, "held")), fault.CheckoutInProgress)
+	}
+	release()
+	f.wantThings()
+}
+
+// First rows may have a bound of their own, which is not the work's.
+func TestFirstRowsHaveTheirOwnLockTimeout(t *testing.T) {
 	t.Parallel()
 	eachPath(t, func(t *testing.T, f *fixture, unit postgres.Unit) {
 		t.Helper()
 		release := f.hold("held")
+		unit.First = []postgres.Staged{{Kind: early, Row: thing("held")}}
+		unit.FirstTimeout, unit.LockTimeout = brief, patience
+		wantFault(t, f.inTx(unit, stage(late, "new")), fault.InProgress)
+
+		unit.First[0].Row = thing("claim")
+		unit.FirstTimeout, unit.LockTimeout = patience, brief
+		wantFault(t, f.inTx(unit, stage(middle, "held")), fault.CheckoutInProgress)
+		release()
+		f.wantThings()
+	})
+}
+
+// A refusal is decided when the holder ends, not before. After its rollback one of those that waited owns the row, and
+// the others are refused by that one.
+func TestWaitingRowIsDecidedByTheHolder(t *testing.T) {
+	t.Parallel()
+	eachPath(t, func(t *testing.T, f *fixture, unit postgres.Unit) {
+		t.Helper()
+		release := f.hold("wanted")
 		unit.LockTimeout = patience
-		done := make(chan error, 1)
-		go func() { done <- f.db.InTx(t.Context(), unit, stage(middle, "held")) }()
-		f.waiting(1)
-		release() // rolls back
-		if err := <-done; err != nil {
-			t.Errorf("error %v of the row that nobody holds any more", err)
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- f.db.InTx(t.Context(), unit, stage(middle, "wanted")) }()
 		}
-		f.wantThings("held")
+		f.waiting(2)
+		release() // rolls back
+		one, two := <-done, <-done
+		if one != nil {
+			one, two = two, one
+		}
+		if one != nil {
+			t.Errorf("error %v of the row that nobody holds any more", one)
+		}
+		wantRefused(t, two, middle)
+		f.wantThings("wanted")
 	})
 }
 
@@ -130,24 +168,23 @@ func TestDeadlockIsTransient(t *testing.T) {
 func TestExhaustedPoolIsBusy(t *testing.T) {
 	t.Parallel()
 	f := setupWith(t, func(c *postgres.Config) { c.MaxConns, c.Acquire = 1, 5*brief })
-	f.mustTx(postgres.Unit{Open: true}, func(context.Context, *postgres.Tx) error {
-		for name, ask := range map[string]func() error{
-			"unit":      func() error { return f.inTx(postgres.Unit{}, stage(middle, "new")) },
-			"open unit": func() error { return f.inTx(postgres.Unit{Open: true}, stage(middle, "new")) },
-			"ping":      func() error { return f.db.Ping(t.Context()) },
-			"read":      func() error { return f.db.Read(t.Context(), func(context.Context, postgres.DBTX) error { return nil }) },
-		} {
-			err := ask()
-			if fault.KindOf(err) != fault.Busy {
-				t.Errorf("%s: error %v", name, err)
-			}
-			wantPause(t, err)
+	release := f.under(postgres.Unit{})
+	for name, ask := range map[string]func() error{
+		"unit":      func() error { return f.inTx(postgres.Unit{}, stage(middle, "new")) },
+		"open unit": func() error { return f.inTx(postgres.Unit{Open: true}, stage(middle, "new")) },
+		"ping":      func() error { return f.db.Ping(t.Context()) },
+		"read":      func() error { return f.db.Read(t.Context(), func(context.Context, postgres.DBTX) error { return nil }) },
+	} {
+		err := ask()
+		if fault.KindOf(err) != fault.Busy {
+			t.Errorf("%s: error %v", name, err)
 		}
-		if n := f.db.Stat().AcquiredConns(); n != 1 {
-			t.Errorf("%d connections are in use, want this unit's", n)
-		}
-		return nil
-	})
+		wantPause(t, err)
+	}
+	if n := f.db.Stat().AcquiredConns(); n != 1 {
+		t.Errorf("%d connections are in use, want the unit's", n)
+	}
+	release()
 	f.wantThings()
 }
 
@@ -168,10 +205,15 @@ func TestStatementThatTakesTooLongIsBusy(t *testing.T) {
 // Every bound of Config and Unit is known to the session, in which PostgreSQL keeps it.
 func TestBoundsAreSetInTheSession(t *testing.T) {
 	t.Parallel()
-	f := setupWith(t, func(c *postgres.Config) {
-		c.Statement, c.IdleInTransaction = 11*time.Second, 1500*time.Millisecond
-	})
-	f.mustTx(postgres.Unit{LockTimeout: 250 * time.Millisecond}, func(ctx context.Context, tx *postgres.Tx) error {
+	f := setup(t)
+	// Whatever the database's own default is: a losing claim reads what the winner has committed since.
+	f.exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', " +
+		"current_database()); END $$")
+	f.db.Close()
+	config := patient(f.url)
+	config.Statement, config.IdleInTransaction = 11*time.Second, 1500*time.Millisecond
+	f.db = open(t, config)
+	f.mustTx(postgres.Unit{LockTimeout: 250 * time.Millisecond, FirstTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) error {
 		db, err := tx.DB(ctx)
 		if err != nil {
 			return err

@@ -79,3 +79,9 @@ SELECT count(*) AS overdue, coalesce(extract(epoch FROM now() - min(expires_at))
 FROM (
     SELECT expires_at FROM idempotency_requests WHERE expires_at <= now() ORDER BY expires_at LIMIT sqlc.arg(most)
 ) AS overdue;
+
+-- name: UndoClaim :exec
+-- Takes back a claim that this transaction made for a unit which another table refused. Nobody has seen it.
+DELETE FROM idempotency_requests
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key);

@@ -59,3 +59,7 @@ VALUES (
     sqlc.narg(currency), sqlc.arg(valid_from), sqlc.arg(valid_until), sqlc.narg(max_redemptions)
 )
 ON CONFLICT (tenant_id, code) DO NOTHING;
+
+-- name: UndoOrder :exec
+-- Takes back an order that this transaction wrote for a unit which was refused. Nobody has seen it.
+DELETE FROM orders WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id);

@@ -7,3 +7,7 @@ INSERT INTO outbox_events (
     sqlc.arg(type), sqlc.arg(payload), sqlc.arg(occurred_at)
 )
 ON CONFLICT (tenant_id, id) DO NOTHING;
+
+-- name: UndoEvent :exec
+-- Takes back an event that this transaction wrote for a unit which was refused. Nobody has seen it.
+DELETE FROM outbox_events WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id);

@@ -28,7 +28,7 @@ const root = "../.."
 
 // floor is the height of each package under internal/: it may import what lies lower, and nothing beside it.
 var floor = map[string]int{
-	"fault":     0,
+	"fault": 0, "faultpoint": 0,
 	"telemetry": 1, "postgres": 1,
 	"outbox": 2, "idempotency": 2, "identity": 2,
 	"effects": 3, "tasks": 3,
@@ -108,6 +108,8 @@ func broken(importer, target string, test bool) []string {
 		breaks("floor-0-schema", !test && !standard)
 	case place == "internal/fault":
 		breaks("floor-0-fault", !standard && to != "fault")
+	case place == "internal/faultpoint":
+		breaks("floor-0-faultpoint", !standard && to != "faultpoint")
 	case inside:
 		lower := internal && (to == from || floor[to] < floor[from] || slices.Contains(neighbours[from], to)) &&
 			!slices.Contains(strangers[from], to)
@@ -126,6 +128,8 @@ func broken(importer, target string, test bool) []string {
 	breaks("own-server", target == "orderonce/internal/postgres/localpg" && !test &&
 		!under("test", "cmd", "internal/postgres/localpg", "internal/postgres/postgrestest"))
 	breaks("pools", path.Base(target) == "pgxpool" && !test && !under("test", "cmd", "internal/postgres"))
+	breaks("fault-points", target == "orderonce/internal/faultpoint" && !test &&
+		!under("test", "internal/postgres", "internal/httpapi"))
 	breaks("telemetry-start", (strings.Contains(target, "otel/sdk") || strings.Contains(target, "otel/exporters")) &&
 		!test && !under("test", "cmd", "internal/telemetry"))
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&
@@ -215,6 +219,7 @@ func TestEveryForbiddenName(t *testing.T) {
 		randomID    = `"github.com/google/uuid"; func init() { _ = uuid.New() }`
 		timeOrdered = `"github.com/google/uuid"; func init() { _, _ = uuid.NewV7() }`
 		binary      = `"os"; const BinEnv = "X"; func init() { _ = os.Getenv(BinEnv) }`
+		plan        = `"os"; const Env = "X"; func init() { _ = os.Getenv(Env) }`
 	)
 	dir := plant(t)
 	want, got := map[string]string{}, map[string]string{}
@@ -224,6 +229,9 @@ func TestEveryForbiddenName(t *testing.T) {
 		{"internal/orders", "_test.go", environment, ""},
 		{"internal/postgres/localpg", ".go", environment, "environment"},
 		{"internal/postgres/localpg", ".go", binary, ""},
+		{"internal/faultpoint", ".go", environment, "environment"},
+		{"internal/faultpoint", ".go", plan, ""},
+		{"internal/postgres", ".go", plan, "environment"},
 		{"cmd/orderonce", ".go", environment, ""},
 		{"test/faults", ".go", environment, ""},
 		{"internal/orders", ".go", sleep, "sleep"},

@@ -1856,7 +1856,7 @@ type ProblemCheckoutAlreadyOrderedKeyAction string
 // ProblemCheckoutAlreadyOrderedStatus defines model for ProblemCheckoutAlreadyOrdered.Status.
 type ProblemCheckoutAlreadyOrderedStatus int32
 
-// ProblemCheckoutInProgress Another request is placing an order for this checkout right now. Nothing was stored: send the same request again after `Retry-After`.
+// ProblemCheckoutInProgress Another request is placing an order for this checkout, or of this client order id, right now. Nothing was stored: send the same request again after `Retry-After`.
 type ProblemCheckoutInProgress struct {
 	Code ProblemCheckoutInProgressCode `json:"code"`
 
@@ -2343,7 +2343,7 @@ type ProblemIdempotencyKeyReusedKeyAction string
 // ProblemIdempotencyKeyReusedStatus defines model for ProblemIdempotencyKeyReused.Status.
 type ProblemIdempotencyKeyReusedStatus int32
 
-// ProblemIdempotencyRecordIncomplete A stored record has no result, which must be impossible. Nothing ran. The service's operators are alarmed; name the request id.
+// ProblemIdempotencyRecordIncomplete A stored record has no result, which must be impossible. Nothing ran. It is logged as an error; name the request id when asking for help.
 type ProblemIdempotencyRecordIncomplete struct {
 	Code ProblemIdempotencyRecordIncompleteCode `json:"code"`
 
@@ -2607,7 +2607,7 @@ type ProblemOrderNotCancellableKeyAction string
 // ProblemOrderNotCancellableStatus defines model for ProblemOrderNotCancellable.Status.
 type ProblemOrderNotCancellableStatus int32
 
-// ProblemOutcomeUnknown The connection was lost while the order was being committed, and the database could not yet be asked. The order may exist. Keep the key and send the same request again: it replays or runs, never twice.
+// ProblemOutcomeUnknown The connection was lost while the change was being committed, and the database could not yet be asked. The change may have happened. Send the same request again, with the same key where it has one: it replays or runs, never twice.
 type ProblemOutcomeUnknown struct {
 	Code ProblemOutcomeUnknownCode `json:"code"`
 

@@ -43,6 +43,13 @@ const ServerEnv = "ORDERONCE_TEST_DATABASE_URL"
 // takes a session to be in UTC, or an offset to be whole hours, fails.
 const TimeZone = "Asia/Kathmandu"
 
+// AloneEnv names the environment variable that lets each unit of work commit alone, where it is set: the protocol's
+// promises hold both ways, and `make test` tries both.
+const AloneEnv = "ORDERONCE_TEST_ALONE"
+
+// ShareCommits is the setting of that name for a test's pool.
+func ShareCommits() bool { return os.Getenv(AloneEnv) == "" } //nolint:forbidigo // tests have no configuration
+
 const patience = time.Minute
 
 // Main runs the tests, ends the binary's server, removes its files, does what else has to be done at the end,

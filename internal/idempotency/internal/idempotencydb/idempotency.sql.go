@@ -42,7 +42,7 @@ type ClaimKeyParams struct {
 	ResponseHeaders    json.RawMessage
 	ResponseBody       []byte
 	ResourceType       *string
-	ResourceID         *uuid.UUID
+	ResourceID         uuid.NullUUID
 	CreatedAt          time.Time
 	CompletedAt        *time.Time
 	ExpiresAt          *time.Time
@@ -88,7 +88,7 @@ type CompleteKeyParams struct {
 	ResponseHeaders json.RawMessage
 	ResponseBody    []byte
 	ResourceType    *string
-	ResourceID      *uuid.UUID
+	ResourceID      uuid.NullUUID
 	CompletedAt     *time.Time
 	ExpiresAt       *time.Time
 	TenantID        uuid.UUID
@@ -272,7 +272,7 @@ type ReadOutcomeRow struct {
 	ResponseHeaders    json.RawMessage
 	ResponseBody       []byte
 	ResourceType       *string
-	ResourceID         *uuid.UUID
+	ResourceID         uuid.NullUUID
 	CompletedAt        *time.Time
 	ExpiresAt          *time.Time
 	Expired            bool
@@ -302,4 +302,28 @@ func (q *Queries) ReadOutcome(ctx context.Context, db DBTX, arg ReadOutcomeParam
 		&i.Expired,
 	)
 	return i, err
+}
+
+const undoClaim = `-- name: UndoClaim :exec
+DELETE FROM idempotency_requests
+WHERE tenant_id = $1 AND principal_id = $2
+  AND operation = $3 AND idempotency_key = $4
+`
+
+type UndoClaimParams struct {
+	TenantID       uuid.UUID
+	PrincipalID    uuid.UUID
+	Operation      string
+	IdempotencyKey string
+}
+
+// Takes back a claim that this transaction made for a unit which another table refused. Nobody has seen it.
+func (q *Queries) UndoClaim(ctx context.Context, db DBTX, arg UndoClaimParams) error {
+	_, err := db.Exec(ctx, undoClaim,
+		arg.TenantID,
+		arg.PrincipalID,
+		arg.Operation,
+		arg.IdempotencyKey,
+	)
+	return err
 }

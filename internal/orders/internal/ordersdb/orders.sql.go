@@ -382,3 +382,18 @@ func (q *Queries) RedeemCoupon(ctx context.Context, db DBTX, arg RedeemCouponPar
 	_, err := db.Exec(ctx, redeemCoupon, arg.TenantID, arg.Code)
 	return err
 }
+
+const undoOrder = `-- name: UndoOrder :exec
+DELETE FROM orders WHERE tenant_id = $1 AND id = $2
+`
+
+type UndoOrderParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Takes back an order that this transaction wrote for a unit which was refused. Nobody has seen it.
+func (q *Queries) UndoOrder(ctx context.Context, db DBTX, arg UndoOrderParams) error {
+	_, err := db.Exec(ctx, undoOrder, arg.TenantID, arg.ID)
+	return err
+}

@@ -47,3 +47,18 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 	)
 	return err
 }
+
+const undoEvent = `-- name: UndoEvent :exec
+DELETE FROM outbox_events WHERE tenant_id = $1 AND id = $2
+`
+
+type UndoEventParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Takes back an event that this transaction wrote for a unit which was refused. Nobody has seen it.
+func (q *Queries) UndoEvent(ctx context.Context, db DBTX, arg UndoEventParams) error {
+	_, err := db.Exec(ctx, undoEvent, arg.TenantID, arg.ID)
+	return err
+}
