@@ -195,7 +195,9 @@ func (db *DB) commitShared(ctx context.Context, batch []*sharer) (again []*share
 	}
 	err = db.finishShared(ctx, session, entries, counts[controls:], refused, len(batch))
 	for _, unit := range batch {
-		if by := refused[unit]; by != nil && err == nil {
+		// A refused unit has its answer whatever became of the others' COMMIT: told "unknown", whoever runs it would
+		// take the record that refused it for somebody else's, though it may be of an earlier COMMIT of its own.
+		if by := refused[unit]; by != nil {
 			settle([]*sharer{unit}, &Refused{By: by})
 		} else {
 			settle([]*sharer{unit}, err)
