@@ -137,6 +137,7 @@ func run(ctx context.Context, opts options) (err error) {
 		{create64, server.create(64)},
 		{create256, server.create(256)},
 		{replay64, server.replay(64)},
+		{purging64, server.purging(64)},
 	}
 	for round := 1; round <= opts.rounds; round++ {
 		// Each round begins with empty tables: the last one must not be slower than the first for its size.
@@ -170,6 +171,7 @@ const (
 	create64  = "create c64"
 	create256 = "create c256"
 	replay64  = "replay c64"
+	purging64 = "purging c64"
 )
 
 type leg struct {

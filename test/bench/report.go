@@ -81,8 +81,8 @@ func wal(m measurement) float64        { return m.WALBytes }
 
 // compare takes the ratios.
 func (r *report) compare() {
-	add := func(name, leg string, figure func(measurement) float64) {
-		ours, theirs := r.of(leg, figure), r.of(naive64, figure)
+	over := func(name, leg, base string, figure func(measurement) float64) {
+		ours, theirs := r.of(leg, figure), r.of(base, figure)
 		var values []float64
 		for i := range min(len(ours), len(theirs)) {
 			if theirs[i] > 0 {
@@ -93,9 +93,11 @@ func (r *report) compare() {
 			r.Ratios = append(r.Ratios, ratio{name, spreadOf(values)})
 		}
 	}
+	add := func(name, leg string, figure func(measurement) float64) { over(name, leg, naive64, figure) }
 	for _, leg := range []string{create1, create16, create64, create256, replay64} {
 		add(leg, leg, rate)
 	}
+	over("purging c64 ÷ create c64", purging64, create64, rate)
 	for _, leg := range []string{create64, create256} {
 		add("CPU per order, "+leg, leg, processing)
 		add("WAL per order, "+leg, leg, wal)
@@ -115,7 +117,7 @@ func (r *report) table() string {
 	}
 	row("a second", "min", "median", "max", "p50 ms", "p95 ms", "p99 ms",
 		"PostgreSQL µs", "server µs", "load µs", "WAL bytes")
-	for _, leg := range []string{naive16, naive64, create1, create16, create64, create256, replay64} {
+	for _, leg := range []string{naive16, naive64, create1, create16, create64, create256, replay64, purging64} {
 		rates := spreadOf(r.of(leg, rate))
 		if len(rates.Values) == 0 {
 			continue

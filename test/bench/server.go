@@ -20,6 +20,8 @@ type server struct {
 	cluster    *cluster
 	options    options
 	db         *pgx.Conn
+	binary     string
+	url        string // of its database
 	address    string // host:port
 	credential string
 
@@ -33,22 +35,22 @@ type server struct {
 const startPatience = 5 * time.Minute
 
 func startServer(ctx context.Context, c *cluster, opts options) (_ *server, err error) {
-	s := &server{cluster: c, options: opts, log: filepath.Join(c.dir, "server.log"), ended: make(chan struct{})}
+	s := &server{cluster: c, options: opts, binary: opts.binary, log: filepath.Join(c.dir, "server.log"), ended: make(chan struct{})}
 	url, err := c.newDatabase(ctx, "server")
 	if err != nil {
 		return nil, err
 	}
-	binary := opts.binary
-	if binary == "" {
-		binary = filepath.Join(c.dir, "orderonce")
-		if _, err := output(ctx, "go", "build", "-o", binary, "orderonce/cmd/orderonce"); err != nil {
+	s.url = url
+	if s.binary == "" {
+		s.binary = filepath.Join(c.dir, "orderonce")
+		if _, err := output(ctx, "go", "build", "-o", s.binary, "orderonce/cmd/orderonce"); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := output(ctx, binary, "migrate", "up", "--database-url", url); err != nil {
+	if _, err := output(ctx, s.binary, "migrate", "up", "--database-url", url); err != nil {
 		return nil, err
 	}
-	key, err := output(ctx, binary, "keys", "create", "--tenant", "bench", "--principal", "bench",
+	key, err := output(ctx, s.binary, "keys", "create", "--tenant", "bench", "--principal", "bench",
 		"--scopes", "orders:create,orders:read", "--database-url", url)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func startServer(ctx context.Context, c *cluster, opts options) (_ *server, err 
 	if s.db, err = pgx.Connect(ctx, url); err != nil {
 		return nil, err
 	}
-	if err := s.serve(ctx, binary, url); err != nil {
+	if err := s.serve(ctx, s.binary, url); err != nil {
 		return nil, errors.Join(err, s.stop(ctx))
 	}
 	return s, nil
