@@ -24,6 +24,7 @@ func TestCancelHappensOnce(t *testing.T) {
 		t.Fatalf("%d %v %s", first.status, first.header, first.body)
 	}
 	wantReplay(t, first, w.cancel(path, key))
+	wantReplay(t, first, w.cancel("/orders/"+strings.ToUpper(strings.TrimPrefix(path, "/orders/")), key)) // the same id
 	w.wantRows(rows{1, 2, 2})
 
 	again := freshKey()

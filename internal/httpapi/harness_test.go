@@ -38,6 +38,8 @@ type world struct {
 	token  string
 }
 
+const poolSize = 16
+
 func defaultConfig() Config {
 	return Config{MaxBody: 256 << 10, BodyRead: 5 * time.Second, Request: 15 * time.Second, InFlight: 1024}
 }
@@ -51,7 +53,7 @@ func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: w.url, MaxConns: 16, TenantShare: 12, ShareCommits: postgrestest.ShareCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
+		URL: w.url, MaxConns: poolSize, TenantShare: 12, ShareCommits: postgrestest.ShareCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
 		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
 	})
 	w.must(err)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -145,7 +144,7 @@ func (f *fuzzing) send(r *request) {
 	if !wholesome(r) {
 		f.wire.close()
 	}
-	if errors.Is(err, syscall.ECONNRESET) {
+	if isReset(err) {
 		if err = f.wire.whyHungUp(raw, err); err == nil {
 			f.tally["hung up"]++
 			return

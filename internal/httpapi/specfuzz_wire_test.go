@@ -83,9 +83,7 @@ func (c *wire) exchange(raw []byte, ending bool) (answer, error) {
 		return answer{}, fmt.Errorf("send: %w", err)
 	}
 	if ending {
-		if err := c.halfClose(); err != nil {
-			return answer{}, err
-		}
+		_ = c.halfClose() // the server may have hung up already: its answer is read, or that there is none
 	}
 	method, _, _ := bytes.Cut(raw, []byte(" "))
 	a, closing, err := c.read(string(method))
@@ -125,13 +123,17 @@ func (c *wire) read(method string) (a answer, closing bool, err error) {
 	}
 }
 
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // whyHungUp asks again, with a request's head alone, after a connection was reset. net/http answers what it cannot make
 // HTTP of and goes without having read it all, and then the answer may be lost. An answer of the API must not be.
 func (c *wire) whyHungUp(raw []byte, reset error) error {
 	head, _, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 	a, err := c.exchange(append(bytes.Clone(head), "\r\n\r\n"...), false)
 	switch {
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case isReset(err):
 		return nil // not even the head was read
 	case err == nil && a.header.Get("X-Request-Id") != "":
 		return reset

@@ -41,6 +41,9 @@ func (o *operation) validateParameters(r *http.Request) (path, query map[string]
 		p := ref.Value
 		if p.In == openapi3.ParameterInPath {
 			path[p.Name] = r.PathValue(p.Name)
+			if p.Schema.Value.Format == "uuid" {
+				path[p.Name] = strings.ToLower(path[p.Name]) // one id, however it is spelt
+			}
 		}
 		if p.Name == keyHeader {
 			continue // idempotency.ParseKey is its judge
