@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // built are this test binary's builds of the command, by their tags.
@@ -57,9 +58,15 @@ func RemoveBinaries() error {
 	return os.RemoveAll(built.dir)
 }
 
+const tempPrefix = "orderonce-binary-"
+
+// abandoned is the age from which a directory is taken for that of a test binary that was killed.
+const abandoned = 6 * time.Hour
+
 func build(tags string) (path string, err error) {
 	if built.dir == "" {
-		if built.dir, err = os.MkdirTemp("", "orderonce-binary-"); err != nil {
+		removeAbandoned()
+		if built.dir, err = os.MkdirTemp("", tempPrefix); err != nil {
 			return "", err
 		}
 	}
@@ -70,4 +77,13 @@ func build(tags string) (path string, err error) {
 		return "", errors.Join(fmt.Errorf("build the command: %w", err), errors.New(string(out)))
 	}
 	return path, nil
+}
+
+func removeAbandoned() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.RemoveAll(dir) // another user's stays
+		}
+	}
 }
