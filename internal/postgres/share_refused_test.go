@@ -27,6 +27,7 @@ func TestRefusalOutlivesTheOthersLostCommit(t *testing.T) {
 	f.mustTx(postgres.Unit{}, share(early, "taken"))
 	loser := func(_ context.Context, tx *postgres.Tx) error {
 		tx.Stage(early, shared{thing: "taken"})
+		//nolint:contextcheck // the test's own session, not the unit's
 		tx.Stage(late, hooked{shared{thing: "side"}, func() {
 			f.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'")
 		}})
