@@ -2,7 +2,7 @@
 export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev gen check-gen fmt test test-race lint bench fuzz postgres check
+.PHONY: help dev gen check-gen fmt test test-race lint bench fuzz faults postgres check
 
 PKG ?= ./...
 FUZZTIME ?= 10s
@@ -42,6 +42,10 @@ bench: postgres ## Measures the server against pgbench on this machine
 
 fuzz: postgres ## Fuzzes each fuzz target for FUZZTIME (10s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(PKG)
+
+faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 behind a gateway
+	go test ./test/faults -run TestRandomKills -kills 200 -timeout 20m -v
+	go test ./test/gateway -orders 500 -kills 50 -timeout 20m -v
 
 postgres: ## Installs a PostgreSQL where there is none
 	@scripts/postgres.sh

@@ -73,8 +73,9 @@ func sharable(rows []Staged) bool {
 }
 
 // commit shares the unit's commit with whoever else is there. The caller does the work of the batch where nobody is
-// at it: one that comes alone is not handed over.
-func (s *sharers) commit(unit *sharer) error {
+// at it: one that comes alone is not handed over. Where ctx ends first, a unit that still waits is taken out and was
+// never written; of one that is under way only the database knows.
+func (s *sharers) commit(ctx context.Context, unit *sharer) error {
 	unit.done = make(chan struct{})
 	s.mu.Lock()
 	s.waiting = append(s.waiting, unit)
@@ -82,13 +83,32 @@ func (s *sharers) commit(unit *sharer) error {
 	s.busy = true
 	s.mu.Unlock()
 	if lead {
-		s.flush(s.next())
+		s.flush(s.next()) //nolint:contextcheck // a batch is of many callers: none of them may cancel it
 		if more := s.next(); more != nil {
-			go s.run(more)
+			go s.run(more) //nolint:contextcheck // as above
 		}
 	}
-	<-unit.done
-	return unit.err
+	select {
+	case <-unit.done:
+		return unit.err
+	case <-ctx.Done():
+		if s.withdraw(unit) {
+			return fault.Later(fault.Busy, "wait for a shared commit", ctx.Err())
+		}
+		return commitUnknown(ctx.Err())
+	}
+}
+
+// withdraw takes a unit out that waits, and says whether it did.
+func (s *sharers) withdraw(unit *sharer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting, unit)
+	if i < 0 {
+		return false
+	}
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	return true
 }
 
 // run flushes batches until nobody waits.
@@ -125,14 +145,12 @@ func (s *sharers) next() []*sharer {
 
 // flush commits a batch and tells each unit what became of it.
 func (s *sharers) flush(batch []*sharer) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.db.config.Deadline)
-	defer cancel()
 	for try := 0; len(batch) > 0; try++ {
 		if try == sharedTries {
 			settle(batch, errAlone)
 			return
 		}
-		batch = s.db.commitShared(ctx, batch)
+		batch = s.db.commitShared(batch)
 	}
 }
 
@@ -154,7 +172,12 @@ type entry struct {
 
 // commitShared tries to commit the units in one transaction. Those that it has an answer for are settled; it returns
 // the others, to be sent again.
-func (db *DB) commitShared(ctx context.Context, batch []*sharer) (again []*sharer) {
+//
+// It is bounded by what PostgreSQL lets one statement take: a connection that has gone silent must not hold up every
+// unit of the process for longer.
+func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
+	ctx, cancel := context.WithTimeout(context.Background(), db.config.Statement)
+	defer cancel()
 	faultpoint.Hit(faultpoint.BeforeClaim)
 	session, err := db.acquire(ctx)
 	if err != nil {

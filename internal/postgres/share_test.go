@@ -312,6 +312,21 @@ func TestTenantsTakeTurnsInSharedCommits(t *testing.T) {
 	}
 }
 
+// A unit does not wait past its own bound for a commit that others hold up, and then was never written.
+func TestUnitLeavesTheLineAtItsBound(t *testing.T) {
+	t.Parallel()
+	f := setupShared(t)
+	open := f.gate()
+	ctx, giveUp := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.db.InTx(ctx, postgres.Unit{LockTimeout: patience}, share(early, "late")) }()
+	migrationPoll(t, "the unit to wait", func() bool { return f.db.Sharing() == 1 })
+	giveUp()
+	wantFault(t, <-done, fault.Busy)
+	open()
+	f.wantThings("gate")
+}
+
 // A connection lost before the COMMIT has rolled all units back; each may run again.
 func TestLostConnectionRollsTheSharedCommitBack(t *testing.T) {
 	t.Parallel()

@@ -183,8 +183,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 	if tx.session == nil && tx.db.sharers != nil {
 		unit := &sharer{tenant: tx.unit.Tenant, rows: slices.Concat(tx.unit.First, tx.rows)}
 		if sharable(unit.rows) {
-			//nolint:contextcheck // a batch is of many callers: none of them may cancel it
-			if err := tx.db.sharers.commit(unit); !errors.Is(err, errAlone) {
+			if err := tx.db.sharers.commit(ctx, unit); !errors.Is(err, errAlone) {
 				return err
 			}
 		}
