@@ -205,6 +205,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 	})
 	if errors.Is(err, postgres.ErrCommitUnknown) {
 		r.unknown = done
+		r.waitUntil = time.Now().Add(r.request.Policy.Wait) // the COMMIT may be under way: its claim is worth a wait
 	}
 	if unsent != nil {
 		return r.recordedBefore(ctx, unsent)
