@@ -39,7 +39,7 @@ func openDB(ctx context.Context, c config) (*postgres.DB, error) {
 	}
 	return postgres.Open(ctx, postgres.Config{
 		URL: c.DatabaseURL, MaxConns: c.MaxConnections, TenantShare: max(c.MaxConnections*3/4, 1),
-		ShareCommits: c.ShareCommits, Acquire: c.Acquire, Statement: c.Statement,
+		SharedCommits: c.SharedCommits, Acquire: c.Acquire, Statement: c.Statement,
 		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit,
 	})
 }

@@ -33,7 +33,7 @@ var settings = []setting{
 	{"ready-file", "", "file to write JSON to once requests are answered: base_url, pids and, in dev, keys"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"max-connections", "16", "connections to the database at most"},
-	{"share-commits", "true", "let units that only write share a commit; false on a cluster sharded by tenant"},
+	{"shared-commits", "2", "commits that units which only write share, under way at once; 0 on a cluster sharded by tenant"},
 	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
 	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
@@ -56,7 +56,7 @@ type config struct {
 	Acquire, Statement, IdleInTransaction        time.Duration
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
-	ShareCommits                                 bool
+	SharedCommits                                int
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -149,9 +149,11 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
 		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),
 	}
-	share, err := strconv.ParseBool(k.String("share-commits"))
-	fail("share-commits", err)
-	c.ShareCommits = share
+	c.SharedCommits, err = strconv.Atoi(k.String("shared-commits"))
+	if err == nil && (c.SharedCommits < 0 || c.SharedCommits > 8) {
+		err = errors.New("must be between 0 and 8: each one more makes the others smaller")
+	}
+	fail("shared-commits", err)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},

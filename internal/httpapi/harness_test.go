@@ -53,7 +53,7 @@ func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: w.url, MaxConns: poolSize, TenantShare: 12, ShareCommits: postgrestest.ShareCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
+		URL: w.url, MaxConns: poolSize, TenantShare: 12, SharedCommits: postgrestest.SharedCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
 		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
 	})
 	w.must(err)

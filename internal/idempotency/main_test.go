@@ -43,7 +43,7 @@ func setupThrough(t *testing.T, url, through string) *fixture {
 	f.watch = f.session()
 	f.exec("CREATE TABLE things (id uuid PRIMARY KEY, name text UNIQUE)")
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: through, MaxConns: 16, ShareCommits: postgrestest.ShareCommits(), Acquire: patience, Statement: patience, IdleInTransaction: patience, Deadline: patience,
+		URL: through, MaxConns: 16, SharedCommits: postgrestest.SharedCommits(), Acquire: patience, Statement: patience, IdleInTransaction: patience, Deadline: patience,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,9 +33,10 @@ type Config struct {
 	URL         string
 	MaxConns    int32
 	TenantShare int32 // connections that the units of one tenant may hold; 0 for all
-	// ShareCommits lets units that only write share a commit, across tenants. Not for a cluster that shards by tenant:
+	// SharedCommits is how many commits that units which only write share, across tenants, are under way at once; 0 lets
+	// each commit alone. Not for a cluster that shards by tenant:
 	// there it would make each commit a distributed one.
-	ShareCommits      bool
+	SharedCommits     int
 	Acquire           time.Duration // the wait for a connection of the pool; then fault.Busy
 	Statement         time.Duration // PostgreSQL's statement_timeout; then fault.Busy
 	IdleInTransaction time.Duration // idle_in_transaction_session_timeout: frees the locks of a peer that was cut off
@@ -79,7 +80,7 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 		return nil, translate("open the pool", err)
 	}
 	db := &DB{pool: pool, config: config, gate: gate{share: int64(config.TenantShare)}}
-	if config.ShareCommits {
+	if config.SharedCommits > 0 {
 		db.sharers = &sharers{db: db}
 	}
 	if err := db.Ping(ctx); err != nil {

@@ -26,6 +26,9 @@ import (
 const (
 	// sharedUnits is how many units share a commit at most.
 	sharedUnits = 128
+	// sharedCrowd is how many units must wait for another shared commit to begin beside one that is under way: PostgreSQL
+	// then works on one while the server answers the other. Fewer would only make the commits smaller.
+	sharedCrowd = 16
 	// sharedTries bounds how often a batch is sent again without the unit that failed it. Then all run alone.
 	sharedTries = 3
 	// sharedLockTimeout is how long a batch waits for one unit's row before it goes on without it.
@@ -48,7 +51,7 @@ type sharers struct {
 	db      *DB
 	mu      sync.Mutex
 	waiting []*sharer
-	busy    bool
+	active  int // shared commits under way
 }
 
 // sharer is one unit on its way.
@@ -79,8 +82,10 @@ func (s *sharers) commit(ctx context.Context, unit *sharer) error {
 	unit.done = make(chan struct{})
 	s.mu.Lock()
 	s.waiting = append(s.waiting, unit)
-	lead := !s.busy
-	s.busy = true
+	lead := s.active == 0 || s.active < s.db.config.SharedCommits && len(s.waiting) >= sharedCrowd
+	if lead {
+		s.active++
+	}
 	s.mu.Unlock()
 	if lead {
 		s.flush(s.next()) //nolint:contextcheck // a batch is of many callers: none of them may cancel it
@@ -124,7 +129,7 @@ func (s *sharers) next() []*sharer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.waiting) == 0 {
-		s.busy = false
+		s.active--
 		return nil
 	}
 	batch := s.waiting

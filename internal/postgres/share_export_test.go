@@ -7,5 +7,8 @@ func (db *DB) Sharing() int {
 	return len(db.sharers.waiting)
 }
 
-// SharedUnits is the bound of one shared commit.
-const SharedUnits = sharedUnits
+// The bounds of shared commits.
+const (
+	SharedUnits = sharedUnits
+	SharedCrowd = sharedCrowd
+)

@@ -69,7 +69,7 @@ var checked = &postgres.Kind{Name: "checked", Rank: 0, Check: true, Busy: fault.
 
 func setupShared(t *testing.T) *fixture {
 	t.Helper()
-	return setupWith(t, func(c *postgres.Config) { c.ShareCommits = true })
+	return setupWith(t, func(c *postgres.Config) { c.SharedCommits = 1 })
 }
 
 // share is work that stages sharable rows of one kind.
@@ -353,5 +353,26 @@ func TestLostConnectionRollsTheSharedCommitBack(t *testing.T) {
 	}
 	if n := migrationCount(t, f.watch, "SELECT count(*) FROM things"); n != 0 {
 		t.Errorf("%d things are there", n)
+	}
+}
+
+// Where a crowd waits behind a commit under way, another one begins beside it.
+func TestSecondSharedCommitBesideTheFirst(t *testing.T) {
+	t.Parallel()
+	f := setupWith(t, func(c *postgres.Config) { c.SharedCommits = 2 })
+	open := f.gate()
+	var done []<-chan error
+	for i := range postgres.SharedCrowd {
+		migrationPoll(t, "the units before to wait", func() bool { return f.db.Sharing() == i })
+		done = append(done, f.begin(share(early, thing(fmt.Sprintf("unit %02d", i)))))
+	}
+	for _, d := range done {
+		if err := <-d; err != nil { // while the first commit is held
+			t.Error(err)
+		}
+	}
+	open()
+	if n := migrationCount(t, f.watch, "SELECT count(*) FROM things"); n != postgres.SharedCrowd+1 {
+		t.Errorf("%d things", n)
 	}
 }

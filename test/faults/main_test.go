@@ -163,7 +163,7 @@ type way struct {
 func ways(key string) map[string]way {
 	return map[string]way{
 		"sharing": {body: order(key)},
-		"alone":   {order(key), []string{"--share-commits=false"}},
+		"alone":   {order(key), []string{"--shared-commits=0"}},
 		"reading": {body: order(key, "coupon_code", "WELCOME10")},
 	}
 }

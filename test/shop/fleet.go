@@ -48,7 +48,7 @@ func (f *Fleet) Serve(ctx context.Context, addresses ...string) {
 			o.Args = append(o.Args, "--listen="+addresses[i])
 		}
 		if i%2 == 1 { // every other one commits each unit by itself: the two kinds must get along
-			o.Args = append(o.Args, "--share-commits=false")
+			o.Args = append(o.Args, "--shared-commits=0")
 		}
 		all.Go(func() { f.keepServing(ctx, &f.clients[i], o) })
 	}

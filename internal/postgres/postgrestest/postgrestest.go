@@ -47,8 +47,13 @@ const TimeZone = "Asia/Kathmandu"
 // promises hold both ways, and `make test` tries both.
 const AloneEnv = "ORDERONCE_TEST_ALONE"
 
-// ShareCommits is the setting of that name for a test's pool.
-func ShareCommits() bool { return os.Getenv(AloneEnv) == "" } //nolint:forbidigo // tests have no configuration
+// SharedCommits is the setting of that name for a test's pool.
+func SharedCommits() int {
+	if os.Getenv(AloneEnv) != "" { //nolint:forbidigo // tests have no configuration
+		return 0
+	}
+	return 2
+}
 
 const patience = time.Minute
 
