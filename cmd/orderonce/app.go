@@ -18,55 +18,79 @@ import (
 
 	"orderonce/internal/httpapi"
 	"orderonce/internal/idempotency"
+	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
 )
 
 // app is a server with all that it stands on, ready to listen.
 type app struct {
-	config config
-	log    *slog.Logger
-	db     *postgres.DB
-	server *httpapi.Server
+	config  config
+	log     *slog.Logger
+	db      *postgres.DB // of requests
+	workers *postgres.DB // of what belongs to no single tenant; a pool of its own, so that neither starves the other
+	server  *httpapi.Server
 }
 
 func newLogger(cmd *cobra.Command, c config) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: c.LogLevel}))
 }
 
-func openDB(ctx context.Context, c config) (*postgres.DB, error) {
-	if c.DatabaseURL == "" {
-		return nil, errors.New("database-url: must be set, as a flag or as ORDERONCE_DATABASE_URL")
+func openDB(ctx context.Context, c config, role postgres.Role) (*postgres.DB, error) {
+	connections := c.MaxConnections
+	if role == postgres.Worker {
+		connections = c.WorkerConnections
 	}
 	return postgres.Open(ctx, postgres.Config{
-		URL: c.DatabaseURL, MaxConns: c.MaxConnections, TenantShare: max(c.MaxConnections*3/4, 1),
+		URL: c.DatabaseURL, Role: role, MaxConns: connections, TenantShare: max(connections*3/4, 1),
 		SharedCommits: c.SharedCommits, Acquire: c.Acquire, Statement: c.Statement,
 		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit,
 	})
 }
 
 func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
-	db, err := openDB(ctx, c)
-	if err != nil {
+	a := &app{config: c, log: log}
+	var err error
+	if a.workers, err = openWorkers(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := checkSchema(ctx, c); err != nil {
-		db.Close()
+	if a.db, err = openDB(ctx, c, postgres.Request); err != nil {
+		a.close()
 		return nil, err
 	}
-	server, err := httpapi.New(
-		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, db,
-		idempotency.New(db, c.Unit), log,
+	a.server, err = httpapi.New(
+		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, a.db,
+		idempotency.New(a.db, c.Unit), identity.NewKeyring(a.workers), log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{
-			{"the longest x-idempotency wait in openapi.yaml", server.LongestWait()}, {"statement-timeout", c.Statement},
+			{"the longest x-idempotency wait in openapi.yaml", a.server.LongestWait()}, {"statement-timeout", c.Statement},
 		})...)
 	}
 	if err != nil {
-		db.Close()
+		a.close()
 		return nil, err
 	}
-	return &app{config: c, log: log, db: db, server: server}, nil
+	return a, nil
+}
+
+// openWorkers opens the database for work that belongs to no single tenant, once it is known that this binary can work
+// on it.
+func openWorkers(ctx context.Context, c config) (*postgres.DB, error) {
+	if c.DatabaseURL == "" {
+		return nil, errors.New("database-url: must be set, as a flag or as ORDERONCE_DATABASE_URL")
+	}
+	if err := checkSchema(ctx, c); err != nil {
+		return nil, err
+	}
+	return openDB(ctx, c, postgres.Worker)
+}
+
+func (a *app) close() {
+	for _, db := range []*postgres.DB{a.db, a.workers} {
+		if db != nil {
+			db.Close()
+		}
+	}
 }
 
 // checkSchema refuses a database that this binary cannot work on: it would answer, and fail every request. A newer
@@ -90,13 +114,13 @@ type ready struct {
 // run answers requests until ctx ends or failed does, and then stops in order: readiness turns false, new traffic
 // gets time to go elsewhere, the requests under way end, the pool closes.
 func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(baseURL string) error) error {
-	defer a.db.Close()
+	defer a.close()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { idempotency.NewPurger(a.db, a.log).Run(purging) })
+	background.Go(func() { idempotency.NewPurger(a.workers, a.log).Run(purging) })
 	defer background.Wait()
 	defer stopPurging()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.config.Listen)

@@ -32,7 +32,8 @@ var settings = []setting{
 	{"listen", "127.0.0.1:8080", "address to listen on"},
 	{"ready-file", "", "file to write JSON to once requests are answered: base_url, pids and, in dev, keys"},
 	{"log-level", "info", "debug, info, warn or error"},
-	{"max-connections", "16", "connections to the database at most"},
+	{"max-connections", "16", "connections to the database for requests, at most"},
+	{"worker-connections", "4", "further connections, for authentication, operators and background work"},
 	{"shared-commits", "2", "commits that units which only write share, under way at once; 0 on a cluster sharded by tenant"},
 	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
@@ -52,7 +53,7 @@ type config struct {
 	Listen                                       string
 	ReadyFile                                    string
 	LogLevel                                     slog.Level
-	MaxConnections                               int32
+	MaxConnections, WorkerConnections            int32
 	Acquire, Statement, IdleInTransaction        time.Duration
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
@@ -143,8 +144,9 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
 		MaxConnections: int32(count("max-connections", 32)), MaxBody: count("max-body", 64),
-		MaxInFlight: count("max-in-flight", 64),
-		Acquire:     duration("acquire-timeout"), Statement: duration("statement-timeout"),
+		WorkerConnections: int32(count("worker-connections", 32)),
+		MaxInFlight:       count("max-in-flight", 64),
+		Acquire:           duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
 		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),

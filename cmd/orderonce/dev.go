@@ -71,9 +71,9 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := seed(ctx, a.db)
+	keys, err := seed(ctx, a.workers)
 	if err != nil {
-		a.db.Close()
+		a.close()
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
 	return a.run(ctx, dropResponses(a.server, drop), failed, func(baseURL string) error {

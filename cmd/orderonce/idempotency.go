@@ -29,7 +29,7 @@ the permanent identities (checkout_id, client_order_id) stay.`,
 			if err != nil {
 				return err
 			}
-			db, err := openDB(cmd.Context(), c)
+			db, err := openWorkers(cmd.Context(), c)
 			if err != nil {
 				return err
 			}

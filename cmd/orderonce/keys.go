@@ -35,7 +35,7 @@ one, move the client to it, and its idempotency keys keep their meaning.`,
 			if err != nil {
 				return err
 			}
-			db, err := openDB(cmd.Context(), c)
+			db, err := openWorkers(cmd.Context(), c)
 			if err != nil {
 				return err
 			}

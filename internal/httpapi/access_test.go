@@ -67,9 +67,11 @@ func TestRevokedKeyGetsNoReplay(t *testing.T) {
 	} {
 		w.exec(change.revoke)
 		a := w.place(key, order())
-		if a.status != 401 || strings.Contains(string(a.body), "customer-1") {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+		wantProblem(t, a, 403, "replay_forbidden")
+		if strings.Contains(string(a.body), "customer-1") {
+			t.Errorf("%s: %s", name, a.body)
 		}
+		wantProblem(t, w.place(freshKey(), order()), 401, "unauthenticated")
 		w.exec(change.restore)
 		wantReplay(t, first, w.place(key, order()))
 	}

@@ -107,10 +107,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	o := c.operation
 	if o.scope != "" {
 		if err := s.identify(r, c); err != nil {
-			if key, malformed := idempotency.ParseKey(r.Header.Values(keyHeader)); o.policy != nil && malformed == nil {
-				err = s.orReplay(r.Context(), c, key, err)
-			}
-			return nil, err
+			c.key, _ = idempotency.ParseKey(r.Header.Values(keyHeader)) // malformed or missing, there is nothing to replay
+			return nil, s.orReplay(r.Context(), c, err)
 		}
 	}
 	if o.policy != nil {
@@ -174,49 +172,4 @@ func (s *Server) admitBody(c *call, document any, body []byte) ([]byte, error) {
 		}
 	}
 	return body, c.parameters.Body(document)
-}
-
-// identify tells who asks and whether they may. For a keyed operation a remembered principal will do at first: the
-// unit of work confirms it in its own round trip, and whatever is refused before that is confirmed by confirm.
-func (s *Server) identify(r *http.Request, c *call) error {
-	values := r.Header.Values("Authorization")
-	scheme, credential, _ := strings.Cut(strings.Join(values, ","), " ")
-	if len(values) != 1 || !strings.EqualFold(scheme, "bearer") {
-		return fault.New(fault.Unauthenticated, "Send one API key, as Authorization: Bearer ….")
-	}
-	c.credential = credential
-	if c.operation.policy != nil {
-		c.principal, c.recalled = s.keyring.Recall(credential)
-		if c.recalled && c.principal.Authorise(c.operation.scope) == nil {
-			return nil
-		}
-	}
-	return s.authenticate(r.Context(), c)
-}
-
-// orReplay tells a caller whose rights were reduced since the first request with this key that it is the replay that
-// is refused.
-func (s *Server) orReplay(ctx context.Context, c *call, key idempotency.Key, err error) error {
-	if fault.KindOf(err) != fault.Forbidden {
-		return err
-	}
-	scope := c.operation.policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, key)
-	state, lookErr := s.keys.Look(ctx, scope)
-	if lookErr != nil {
-		return lookErr
-	}
-	if state.Completed {
-		return fault.New(fault.ReplayForbidden, "The credential no longer allows what this key's first request did.")
-	}
-	return err
-}
-
-// authenticate asks the database of now.
-func (s *Server) authenticate(ctx context.Context, c *call) error {
-	var err error
-	if c.principal, err = s.keyring.Authenticate(ctx, c.credential); err != nil {
-		return err
-	}
-	c.recalled = false
-	return c.principal.Authorise(c.operation.scope)
 }

@@ -11,7 +11,7 @@ import (
 // GetClientOrder reads the order of a name that the caller owns.
 func (s *Server) GetClientOrder(ctx context.Context, request api.GetClientOrderRequestObject) (api.GetClientOrderResponseObject, error) {
 	var order orders.Order
-	err := s.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+	err := s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
 		order, err = orders.FindByClientOrder(ctx, db, callOf(ctx).principal.Tenant, request.ClientOrderId)
 		return err
 	})

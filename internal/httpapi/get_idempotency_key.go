@@ -16,6 +16,10 @@ func (s *Server) GetIdempotencyKey(ctx context.Context, request api.GetIdempoten
 			Pointer: "?operation", Reason: "is no operation that takes a key",
 		}}}
 	}
+	// What is known in memory is told without a look at any table.
+	if err := s.authenticate(ctx, callOf(ctx)); err != nil {
+		return nil, err
+	}
 	principal := callOf(ctx).principal
 	scope := policy.Scope(principal.Tenant, principal.ID, request.Params.Operation, idempotency.Key(request.Key))
 	state, err := s.keys.Look(ctx, scope)

@@ -29,13 +29,14 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // world is a server on a database of its own, with a tenant and an API key of it.
 type world struct {
-	t      *testing.T
-	url    string // of the database
-	db     *postgres.DB
-	server *Server
-	base   string
-	tenant uuid.UUID
-	token  string
+	t       *testing.T
+	url     string // of the database
+	db      *postgres.DB
+	workers *postgres.DB
+	server  *Server
+	base    string
+	tenant  uuid.UUID
+	token   string
 }
 
 const poolSize = 16
@@ -52,20 +53,30 @@ func setup(t *testing.T) *world {
 func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
-	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: w.url, MaxConns: poolSize, TenantShare: 12, SharedCommits: postgrestest.SharedCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
-		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
-	})
-	w.must(err)
-	t.Cleanup(db.Close)
-	w.db = db
-	w.server, err = New(t.Context(), config, db, idempotency.New(db, 10*time.Second), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.db, w.workers = w.open(postgres.Request, poolSize), w.open(postgres.Worker, 4)
+	var err error
+	w.server, err = New(
+		t.Context(), config, w.db, idempotency.New(w.db, 10*time.Second), identity.NewKeyring(w.workers),
+		slog.New(slog.NewTextHandler(t.Output(), nil)),
+	)
 	w.must(err)
 	listening := httptest.NewServer(w.server)
 	t.Cleanup(listening.Close)
 	w.base = listening.URL
 	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
 	return w
+}
+
+func (w *world) open(role postgres.Role, connections int32) *postgres.DB {
+	w.t.Helper()
+	db, err := postgres.Open(w.t.Context(), postgres.Config{
+		URL: w.url, Role: role, MaxConns: connections, TenantShare: connections * 3 / 4,
+		SharedCommits: postgrestest.SharedCommits(), Acquire: 3 * time.Second, Statement: 5 * time.Second,
+		IdleInTransaction: 8 * time.Second, Deadline: 10 * time.Second,
+	})
+	w.must(err)
+	w.t.Cleanup(db.Close)
+	return db
 }
 
 func (w *world) must(err error) {
@@ -77,7 +88,7 @@ func (w *world) must(err error) {
 
 func (w *world) principal(tenant, name string, scopes ...string) (id uuid.UUID, token string) {
 	w.t.Helper()
-	err := w.db.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) (err error) {
+	err := w.workers.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) (err error) {
 		if id, err = identity.PutTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -101,7 +112,7 @@ func (w *world) coupon(c orders.Coupon) {
 	if c.ValidUntil.IsZero() {
 		c.ValidUntil = time.Now().Add(time.Hour)
 	}
-	w.must(w.db.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) error {
+	w.must(w.workers.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) error {
 		return orders.PutCoupon(ctx, tx, c)
 	}))
 }

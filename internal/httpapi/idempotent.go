@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"orderonce/internal/fault"
 	"orderonce/internal/faultpoint"
 	"orderonce/internal/idempotency"
-	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
 )
 
@@ -43,8 +41,8 @@ func (s *Server) once(
 		APIVersion: c.apiVersion,
 		Parameters: c.parameters,
 		Wait:       c.wait,
-		Before:     []postgres.Staged{c.principal.Confirm(c.operation.scope)},
-		Authorise:  func(ctx context.Context) error { return s.authenticate(ctx, c) },
+		Before:     c.checks(),
+		Authorise:  func(ctx context.Context) error { return s.authorise(ctx, c) },
 	}
 	outcome, err := s.keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
 		r, err := work(ctx, tx)
@@ -57,14 +55,11 @@ func (s *Server) once(
 		}
 		return record(r)
 	})
-	if refused := (*postgres.Refused)(nil); errors.As(err, &refused) && refused.By == identity.Credential {
-		err = s.denied(ctx, c)
-	}
 	if err == nil && outcome.ByReference {
 		err = restore(ctx, &outcome, rebuild)
 	}
 	if err != nil {
-		return stored{}, err
+		return stored{}, s.explain(ctx, err)
 	}
 	faultpoint.Hit(faultpoint.BeforeResponse)
 	return stored{outcome}, nil
@@ -79,17 +74,6 @@ func restore(ctx context.Context, outcome *idempotency.Outcome, rebuild func(con
 	now, err := record(r)
 	outcome.Header, outcome.Body = now.Header, now.Body
 	return err
-}
-
-var errRestored = errors.New("the credential was given back meanwhile")
-
-// denied explains why the unit did not confirm the credential.
-func (s *Server) denied(ctx context.Context, c *call) error {
-	if err := s.authenticate(ctx, c); err != nil {
-		return s.orReplay(ctx, c, c.key, err)
-	}
-	// Given back between the two looks: the next try will see it.
-	return fault.Later(fault.Busy, "confirm the credential", errRestored)
 }
 
 // record visits the generated response and keeps what it wrote.

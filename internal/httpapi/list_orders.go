@@ -22,7 +22,7 @@ func (s *Server) ListOrders(ctx context.Context, request api.ListOrdersRequestOb
 	filter := orders.Filter{CheckoutID: params.CheckoutId, Status: (*string)(params.Status)}
 	var page []orders.Order
 	var more bool
-	err = s.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
 		page, more, err = orders.List(ctx, db, callOf(ctx).principal.Tenant, filter, before, int(*params.PageSize))
 		return err
 	})

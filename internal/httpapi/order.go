@@ -13,7 +13,7 @@ import (
 
 // findOrder reads an order of the caller's tenant.
 func (s *Server) findOrder(ctx context.Context, id uuid.UUID) (order orders.Order, err error) {
-	err = s.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) error {
 		order, err = orders.Find(ctx, db, callOf(ctx).principal.Tenant, id)
 		return err
 	})

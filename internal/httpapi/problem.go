@@ -141,18 +141,6 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// confirm keeps the order of checks for a caller who was only remembered: whoever gives no access any more is told
-// so, not what else was wrong with the request. A service in trouble answers with its trouble.
-func (s *Server) confirm(r *http.Request, c *call, err error) error {
-	if !c.recalled || problemTypes[fault.KindOf(err)].status >= http.StatusInternalServerError {
-		return err
-	}
-	if denied := s.authenticate(r.Context(), c); denied != nil {
-		return denied
-	}
-	return err
-}
-
 func operationID(c *call) string {
 	if c.operation == nil {
 		return ""

@@ -15,13 +15,13 @@ func (s *Server) PutOrder(ctx context.Context, request api.PutOrderRequestObject
 	placement.ClientOrderID = &request.ClientOrderId
 	var order orders.Order
 	var made bool
-	unit := postgres.Unit{Tenant: c.principal.Tenant, LockTimeout: s.LongestWait()}
+	unit := postgres.Unit{Tenant: c.principal.Tenant, First: c.checks(), LockTimeout: s.LongestWait()}
 	err := s.db.Run(ctx, unit, func(ctx context.Context, tx *postgres.Tx) (err error) {
 		order, made, err = orders.Put(ctx, tx, placement)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, s.explain(ctx, err)
 	}
 	location := orderPath(order.ID.String())
 	if made {

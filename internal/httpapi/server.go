@@ -45,14 +45,16 @@ type Server struct {
 
 var _ api.StrictServerInterface = (*Server)(nil)
 
-// New checks the contract and makes the server of it.
-func New(ctx context.Context, config Config, db *postgres.DB, keys *idempotency.Keys, log *slog.Logger) (*Server, error) {
+// New checks the contract and makes the server of it. Requests work on db; keyring tells who sends them.
+func New(
+	ctx context.Context, config Config, db *postgres.DB, keys *idempotency.Keys, keyring *identity.Keyring, log *slog.Logger,
+) (*Server, error) {
 	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		config: config, spec: spec, db: db, keys: keys, keyring: identity.NewKeyring(db), log: log,
+		config: config, spec: spec, db: db, keys: keys, keyring: keyring, log: log,
 		routes: http.NewServeMux(),
 	}
 	generated := api.HandlerWithOptions(

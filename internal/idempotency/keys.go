@@ -279,7 +279,7 @@ func (r *run) recorded(ctx context.Context) (Outcome, error) {
 }
 
 func (k *Keys) read(ctx context.Context, scope Scope) (row idempotencydb.ReadOutcomeRow, err error) {
-	err = k.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+	err = k.db.Read(ctx, scope.Tenant, func(ctx context.Context, db postgres.DBTX) error {
 		row, err = queries.ReadOutcome(ctx, db, idempotencydb.ReadOutcomeParams{
 			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
 			IdempotencyKey: string(scope.Key),

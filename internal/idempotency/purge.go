@@ -76,7 +76,7 @@ func (p *Purger) Purge(ctx context.Context) (total Purged, err error) {
 
 // Overdue counts what Purge would remove now, up to a million, and tells how long the oldest is overdue.
 func (p *Purger) Overdue(ctx context.Context) (rows int64, oldest time.Duration, err error) {
-	err = p.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+	err = p.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 		row, err := queries.CountOverdueKeys(ctx, db, countMost)
 		rows, oldest = row.Overdue, time.Duration(row.OldestSeconds*float64(time.Second))
 		return err
@@ -89,7 +89,7 @@ func (p *Purger) batch(ctx context.Context) (done Purged, err error) {
 	began := time.Now()
 	defer func() { done.Took = time.Since(began) }()
 	var overdue []idempotencydb.ListOverdueKeysRow
-	err = p.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+	err = p.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
 		overdue, err = queries.ListOverdueKeys(ctx, db, purgeBatch)
 		return err
 	})

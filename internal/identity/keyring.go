@@ -51,6 +51,16 @@ func (p Principal) Authorise(scope string) error {
 	return nil
 }
 
+// Ended is the fault.Unauthenticated of a credential that gave access once: the secret is right, but the key was revoked
+// or has expired, or its principal or tenant is not active any more.
+type Ended struct {
+	Principal Principal
+	fault     *fault.Error
+}
+
+func (e *Ended) Error() string { return e.fault.Error() }
+func (e *Ended) Unwrap() error { return e.fault }
+
 // Credential is the kind of the row that confirms a remembered credential. Refused by it means: authenticate anew.
 var Credential = &postgres.Kind{Name: "credential", Rank: postgres.RankCredential, Check: true, Busy: fault.Busy}
 
@@ -86,7 +96,7 @@ type Keyring struct {
 	known *lru.Cache[uuid.UUID, Principal]
 }
 
-// NewKeyring reads keys from db.
+// NewKeyring reads keys from db, which must see every tenant: a credential arrives before its tenant is known.
 func NewKeyring(db *postgres.DB) *Keyring {
 	known, err := lru.New[uuid.UUID, Principal](remembered)
 	if err != nil {
@@ -103,7 +113,7 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 		return Principal{}, err
 	}
 	var row identitydb.FindCredentialRow
-	err = k.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+	err = k.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
 		row, err = queries.FindCredential(ctx, db, shown.id)
 		return err
 	})
@@ -111,11 +121,18 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 		return Principal{}, fmt.Errorf("find a credential: %w", err)
 	}
 	matches := subtle.ConstantTimeCompare(row.SecretHash, shown.hash[:]) == 1
-	if err != nil || !matches || !row.Live {
-		k.known.Remove(shown.id)
-		return Principal{}, unauthenticated()
-	}
 	p := Principal{Tenant: row.TenantID, ID: row.PrincipalID, scopes: row.Scopes, credential: shown}
+	switch {
+	case err != nil || !matches:
+		// Who only knows the id of a key must not be able to make it forgotten.
+		if remembered, ok := k.known.Peek(shown.id); ok && remembered.credential == shown {
+			k.known.Remove(shown.id)
+		}
+		return Principal{}, unauthenticated()
+	case !row.Live:
+		k.known.Remove(shown.id)
+		return Principal{}, &Ended{Principal: p, fault: unauthenticated()}
+	}
 	k.known.Add(shown.id, p)
 	return p, nil
 }

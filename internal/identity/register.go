@@ -88,7 +88,7 @@ func MintKey(ctx context.Context, tx *postgres.Tx, tenant, principal uuid.UUID, 
 		return "", fmt.Errorf("mint a key: %w", err)
 	}
 	params := identitydb.InsertAPIKeyParams{
-		TenantID: tenant, ID: minted.id, PrincipalID: principal, SecretHash: minted.hash[:], Scopes: append([]string{}, scopes...), // never NULL
+		TenantID: tenant, ID: minted.id, PrincipalID: principal, Name: minted.id.String(), SecretHash: minted.hash[:], Scopes: append([]string{}, scopes...), // never NULL
 		CreatedAt: time.Now(),
 	}
 	if !expiry.IsZero() {

@@ -57,7 +57,7 @@ func TestPlacedOrderIsItsRowAndItsEvent(t *testing.T) {
 
 func (f *fixture) find(order orders.Order) (stored orders.Order) {
 	f.t.Helper()
-	err := f.db.Read(f.t.Context(), func(ctx context.Context, db postgres.DBTX) (err error) {
+	err := f.db.Read(f.t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
 		stored, err = orders.Find(ctx, db, order.TenantID, order.ID)
 		return err
 	})

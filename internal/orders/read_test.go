@@ -14,7 +14,7 @@ import (
 
 func (f *fixture) list(tenant uuid.UUID, filter orders.Filter, before uuid.UUID, size int) (page []orders.Order, more bool) {
 	f.t.Helper()
-	err := f.db.Read(f.t.Context(), func(ctx context.Context, db postgres.DBTX) (err error) {
+	err := f.db.Read(f.t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
 		page, more, err = orders.List(ctx, db, tenant, filter, before, size)
 		return err
 	})
@@ -32,7 +32,7 @@ func TestOrderOfAnotherTenantIsNotFound(t *testing.T) {
 	for name, c := range map[string][2]uuid.UUID{
 		"another tenant": {uuid.New(), order.ID}, "no such order": {f.tenant, uuid.New()}, "nil": {f.tenant, uuid.Nil},
 	} {
-		err := f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+		err := f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 			found, err := orders.Find(ctx, db, c[0], c[1])
 			if found.ID != uuid.Nil {
 				t.Errorf("%s: found %v", name, found)

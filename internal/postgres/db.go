@@ -6,7 +6,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,11 +30,12 @@ type DBTX interface {
 // it: lock wait < Statement < IdleInTransaction, and Acquire + Statement < the caller's own deadline.
 type Config struct {
 	URL         string
+	Role        Role // whose rights the sessions have; empty for those of the URL's user
 	MaxConns    int32
 	TenantShare int32 // connections that the units of one tenant may hold; 0 for all
 	// SharedCommits is how many commits that units which only write share, across tenants, are under way at once; 0 lets
-	// each commit alone. Not for a cluster that shards by tenant:
-	// there it would make each commit a distributed one.
+	// each commit and read alone. Not for a cluster that shards by tenant: there it would make each commit a distributed
+	// one.
 	SharedCommits     int
 	Acquire           time.Duration // the wait for a connection of the pool; then fault.Busy
 	Statement         time.Duration // PostgreSQL's statement_timeout; then fault.Busy
@@ -45,11 +45,11 @@ type Config struct {
 
 // DB is a bounded pool of connections to one database. Safe for concurrent use.
 type DB struct {
-	pool   *pgxpool.Pool
-	config Config
-	gate   gate
-	// sharers is nil where each unit commits alone.
-	sharers *sharers
+	pool    *pgxpool.Pool
+	config  Config
+	gate    gate
+	commits queue[*sharer]
+	reads   queue[*reading]
 }
 
 // Open makes the pool and waits until the database answers once. The caller closes it.
@@ -65,6 +65,9 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "orderonce"
+	if config.Role != "" {
+		params["role"] = string(config.Role)
+	}
 	params["statement_timeout"] = milliseconds(config.Statement)
 	params["idle_in_transaction_session_timeout"] = milliseconds(config.IdleInTransaction)
 	pc.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
@@ -80,9 +83,8 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 		return nil, translate("open the pool", err)
 	}
 	db := &DB{pool: pool, config: config, gate: gate{share: int64(config.TenantShare)}}
-	if config.SharedCommits > 0 {
-		db.sharers = &sharers{db: db}
-	}
+	db.commits = queue[*sharer]{limit: config.SharedCommits, size: sharedUnits, crowd: sharedCrowd, do: db.flush}
+	db.reads = queue[*reading]{limit: sharedReads, size: sharedUnits, do: db.readTogether}
 	if err := db.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err
@@ -104,28 +106,6 @@ func (db *DB) Ping(ctx context.Context) error {
 	}
 	defer s.release()
 	return translate("ping", s.conn.Ping(ctx))
-}
-
-// Read runs statements that change nothing, each in a snapshot of its own. A connection found dead is replaced once.
-// The caller's cancellation does not cut a statement short: a storm of disconnecting clients must not tear down the
-// pool's connections. Config.Deadline bounds it instead.
-func (db *DB) Read(ctx context.Context, read func(context.Context, DBTX) error) error {
-	ctx, cancel := Detach(ctx, db.config.Deadline)
-	defer cancel()
-	err := db.readOnce(ctx, read)
-	if errors.Is(err, ErrTransient) {
-		err = db.readOnce(ctx, read)
-	}
-	return err
-}
-
-func (db *DB) readOnce(ctx context.Context, read func(context.Context, DBTX) error) error {
-	s, err := db.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.release()
-	return translate("read", read(ctx, s))
 }
 
 func (db *DB) acquire(ctx context.Context) (*session, error) {

@@ -34,8 +34,12 @@ var goodRows = []struct {
 	{"tenants", row{"tenant_id": someTenant, "name": "'acme'", "created_at": "now()"}},
 	{"principals", row{"tenant_id": someTenant, "id": somePrincipal, "name": "'till-1'", "created_at": "now()"}},
 	{"api_keys", row{
-		"tenant_id": someTenant, "id": someID, "principal_id": somePrincipal, "secret_hash": "decode(repeat('00', 32), 'hex')",
+		"tenant_id": someTenant, "id": someID, "principal_id": somePrincipal, "name": "'2026-11'", "secret_hash": "decode(repeat('00', 32), 'hex')",
 		"scopes": "'{orders:read}'", "created_at": "now()",
+	}},
+	{"audit_log", row{
+		"tenant_id": someTenant, "id": someID, "actor": "'principal:ops'", "action": "'api_key.revoked'", "subject_type": "'api_key'",
+		"subject_id": someID, "reason": "'left the company'", "details": "'{}'", "occurred_at": "now()",
 	}},
 	{"coupons", row{
 		"tenant_id": someTenant, "code": "'WELCOME'", "kind": "'percent'", "percent": "10", "valid_from": "now()",
@@ -109,7 +113,21 @@ func TestMigrateDownAndUpAgainWithRowsInEveryTable(t *testing.T) {
 var badRows = map[string][]row{
 	"tenants_name_form":    {{"name": "''"}, {"name": "'Acme'"}, {"name": "'1acme'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"}},
 	"principals_name_form": {{"name": "''"}, {"name": "'Till'"}, {"name": "'-till'"}, {"name": "E'till\\n'"}, {"name": "repeat('a', 64)"}},
-	"api_keys_hash_length": {{"secret_hash": `'\x'`}, {"secret_hash": "decode(repeat('00', 31), 'hex')"}, {"secret_hash": "decode(repeat('00', 33), 'hex')"}},
+	"principals_subject_length": {
+		{"name": "NULL", "issuer": "'https://id.example'", "subject": "''"},
+		{"name": "NULL", "issuer": "'https://id.example'", "subject": "repeat('s', 256)"},
+	},
+	"principals_known_by": {
+		{"name": "NULL"},
+		{"name": "NULL", "issuer": "'https://id.example'"},
+		{"name": "NULL", "subject": "'auth0|1'"},
+		{"issuer": "'https://id.example'", "subject": "'auth0|1'"},
+		{"issuer": "'https://id.example'"},
+		{"subject": "'auth0|1'"},
+	},
+	"api_keys_name_form":      {{"name": "''"}, {"name": "'Key'"}, {"name": "'-key'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"}},
+	"audit_log_reason_length": {{"reason": "''"}, {"reason": "'no'"}, {"reason": "repeat('r', 501)"}},
+	"api_keys_hash_length":    {{"secret_hash": `'\x'`}, {"secret_hash": "decode(repeat('00', 31), 'hex')"}, {"secret_hash": "decode(repeat('00', 33), 'hex')"}},
 
 	"coupons_kind":          {{"kind": "'half'", "percent": "NULL", "amount_minor": "1", "currency": "'EUR'"}},
 	"coupons_percent_range": {{"percent": "0"}, {"percent": "101"}, {"percent": "-1"}},

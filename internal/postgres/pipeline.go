@@ -100,26 +100,42 @@ func (p *pipeline) send(ctx context.Context, s *session) error {
 
 // exec runs everything in one round trip and returns the row counts of the statements up to the one that failed.
 func (p *pipeline) exec(ctx context.Context, s *session) (counts []int64, err error) {
+	if err := p.prepare(ctx, s); err != nil {
+		return nil, err
+	}
+	results := s.conn.SendBatch(ctx, &p.batch)
+	if counts, err = p.counts(results); err != nil {
+		_ = results.Close() // the statement's own error says more
+		return counts, err
+	}
+	return counts, translate("send the unit", results.Close())
+}
+
+// prepare sends the rows' texts where the connection does not know them yet: a round trip each, once a connection.
+func (p *pipeline) prepare(ctx context.Context, s *session) error {
 	for i, q := range p.batch.QueuedQueries {
 		if p.kinds[i] == nil {
 			continue
 		}
 		if err := s.prepare(ctx, q.SQL); err != nil {
-			return nil, translate("prepare "+p.kinds[i].Name, err)
+			return translate("prepare "+p.kinds[i].Name, err)
 		}
 	}
-	results := s.conn.SendBatch(ctx, &p.batch)
-	counts = make([]int64, 0, len(p.kinds))
+	return nil
+}
+
+// counts reads the row counts of the statements up to the one that failed.
+func (p *pipeline) counts(results pgx.BatchResults) ([]int64, error) {
+	counts := make([]int64, 0, len(p.kinds))
 	for _, kind := range p.kinds {
 		tag, err := results.Exec()
 		if err != nil {
-			_ = results.Close() // the statement's own error says more
 			return counts, failed(kind, err)
 		}
 		counts = append(counts, tag.RowsAffected())
 		p.last = tag.String()
 	}
-	return counts, translate("send the unit", results.Close())
+	return counts, nil
 }
 
 // failed gives a lock time-out the meaning of the row that waited.

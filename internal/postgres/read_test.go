@@ -22,11 +22,10 @@ func TestReadReplacesADeadConnectionOnce(t *testing.T) {
 	reads := 0
 	read := func(deadly int) error {
 		reads = 0
-		return f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+		return f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 			reads++
 			if reads <= deadly {
-				_, err := db.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-				return err
+				return db.QueryRow(ctx, "SELECT pg_terminate_backend(pg_backend_pid())").Scan(new(bool))
 			}
 			return db.QueryRow(ctx, "SELECT 1").Scan(new(int))
 		})
@@ -53,7 +52,7 @@ func TestCancelledCallerDoesNotCostAConnection(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- f.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+		done <- f.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 			return db.QueryRow(ctx, "SELECT pg_advisory_lock_shared(1)::text").Scan(new(string))
 		})
 	}()
@@ -61,7 +60,7 @@ func TestCancelledCallerDoesNotCostAConnection(t *testing.T) {
 	cancel() // in the middle of the statement
 	opened := f.db.Stat().NewConnsCount()
 	for range 20 { // and before it
-		err := f.db.Read(ctx, func(ctx context.Context, db postgres.DBTX) error {
+		err := f.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 			if ctx.Err() != nil {
 				t.Error("the read is cancelled with its caller")
 			}
@@ -87,7 +86,7 @@ func TestReadEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	f := setupWith(t, func(c *postgres.Config) { c.Deadline = 5 * brief })
 	f.exec("SELECT pg_advisory_lock(1)")
-	err := f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+	err := f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 		return db.QueryRow(ctx, "SELECT pg_advisory_lock(1)::text").Scan(new(string))
 	})
 	wantFault(t, err, fault.Busy)
@@ -122,7 +121,7 @@ func TestNoRowPassesAsItIs(t *testing.T) {
 	none := func(ctx context.Context, db postgres.DBTX) error {
 		return db.QueryRow(ctx, "SELECT 1 WHERE false").Scan(new(int))
 	}
-	err := f.db.Read(t.Context(), none)
+	err := f.db.Read(t.Context(), uuid.Nil, none)
 	inUnit := f.inTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) error {
 		db, err := tx.DB(ctx)
 		return errors.Join(err, none(ctx, db))
@@ -157,8 +156,11 @@ func TestMeaningOfPostgreSQLsErrors(t *testing.T) {
 			_, err := db.Exec(ctx, "SELECT fail($1)", code)
 			return err
 		}
+		ask := func(ctx context.Context, db postgres.DBTX) error {
+			return db.QueryRow(ctx, "SELECT fail($1)::text", code).Scan(new(string))
+		}
 		for where, err := range map[string]error{
-			"read":       f.db.Read(t.Context(), call),
+			"read":       f.db.Read(t.Context(), uuid.Nil, ask),
 			"staged row": f.inTx(postgres.Unit{}, func(_ context.Context, tx *postgres.Tx) error { tx.Stage(late, rowFunc(call)); return nil }),
 			"work": f.inTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) error {
 				db, err := tx.DB(ctx)
@@ -180,7 +182,7 @@ func TestTimesAreUTCWhateverTheSessionsZone(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	written, id := time.Date(2026, 3, 29, 1, 30, 0, 123456000, time.UTC), uuid.New()
-	err := f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+	err := f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 		var zone string
 		var at time.Time
 		var same uuid.UUID

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,21 +44,10 @@ type Sharable interface {
 	Undo(ctx context.Context, db DBTX) error
 }
 
-// sharers are the units that wait for the next shared commit. There is no timer: what comes while one is under way is
-// the next one, and a unit that finds none under way goes at once.
-type sharers struct {
-	db      *DB
-	mu      sync.Mutex
-	waiting []*sharer
-	active  int // shared commits under way
-}
-
 // sharer is one unit on its way.
 type sharer struct {
-	tenant uuid.UUID
-	rows   []Staged
-	err    error
-	done   chan struct{}
+	place
+	rows []Staged
 }
 
 // errAlone tells a unit to commit by itself.
@@ -75,104 +63,34 @@ func sharable(rows []Staged) bool {
 	return true
 }
 
-// commit shares the unit's commit with whoever else is there. The caller does the work of the batch where nobody is
-// at it: one that comes alone is not handed over. Where ctx ends first, a unit that still waits is taken out and was
-// never written; of one that is under way only the database knows.
-func (s *sharers) commit(ctx context.Context, unit *sharer) error {
-	unit.done = make(chan struct{})
-	s.mu.Lock()
-	s.waiting = append(s.waiting, unit)
-	lead := s.active == 0 || s.active < s.db.config.SharedCommits && len(s.waiting) >= sharedCrowd
-	if lead {
-		s.active++
+// share commits the unit together with whoever else is there. Where ctx ends first, a unit that still waits was never
+// written; of one that is under way only the database knows.
+func (db *DB) share(ctx context.Context, unit *sharer) error {
+	err := db.commits.join(ctx, unit)
+	if unit.settled() || errors.Is(err, errWithdrawn) {
+		return err
 	}
-	s.mu.Unlock()
-	if lead {
-		s.flush(s.next()) //nolint:contextcheck // a batch is of many callers: none of them may cancel it
-		if more := s.next(); more != nil {
-			go s.run(more) //nolint:contextcheck // as above
-		}
-	}
-	select {
-	case <-unit.done:
-		return unit.err
-	case <-ctx.Done():
-		if s.withdraw(unit) {
-			return fault.Later(fault.Busy, "wait for a shared commit", ctx.Err())
-		}
-		return commitUnknown(ctx.Err())
-	}
-}
-
-// withdraw takes a unit out that waits, and says whether it did.
-func (s *sharers) withdraw(unit *sharer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.waiting, unit)
-	if i < 0 {
-		return false
-	}
-	s.waiting = slices.Delete(s.waiting, i, i+1)
-	return true
-}
-
-// run flushes batches until nobody waits.
-func (s *sharers) run(batch []*sharer) {
-	for ; batch != nil; batch = s.next() {
-		s.flush(batch)
-	}
-}
-
-// next takes the units of the next batch, or says that nobody is at it any more. Where more wait than a batch holds,
-// the tenants take turns.
-func (s *sharers) next() []*sharer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
-		s.active--
-		return nil
-	}
-	batch := s.waiting
-	if len(batch) <= sharedUnits {
-		s.waiting = nil
-		return batch
-	}
-	turn := map[uuid.UUID]int{}
-	turns := make(map[*sharer]int, len(batch))
-	for _, unit := range batch {
-		turns[unit] = turn[unit.tenant]
-		turn[unit.tenant]++
-	}
-	slices.SortStableFunc(batch, func(a, b *sharer) int { return turns[a] - turns[b] })
-	s.waiting = slices.Clone(batch[sharedUnits:])
-	return batch[:sharedUnits]
+	return commitUnknown(err)
 }
 
 // flush commits a batch and tells each unit what became of it.
-func (s *sharers) flush(batch []*sharer) {
+func (db *DB) flush(batch []*sharer) {
 	for try := 0; len(batch) > 0; try++ {
 		if try == sharedTries {
 			settle(batch, errAlone)
 			return
 		}
-		batch = s.db.commitShared(batch)
+		batch = db.commitShared(batch)
 	}
 }
 
-func settle(units []*sharer, err error) {
-	for _, unit := range units {
-		unit.err = err
-		close(unit.done)
-	}
-}
-
-// entry is one row of a batch with the units that it belongs to: several only where they make the same check.
-type entry struct {
+// entry is one row of a batch with the members that it belongs to: several only where they make the same check.
+type entry[T member] struct {
 	Staged
-	row    Sharable
-	order  string
-	tenant uuid.UUID
-	units  []*sharer
+	row     Sharable
+	order   string
+	tenant  uuid.UUID
+	members []T
 }
 
 // commitShared tries to commit the units in one transaction. Those that it has an answer for are settled; it returns
@@ -190,14 +108,15 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 		return nil
 	}
 	defer rollbackAndRelease(ctx, session)
-	entries := sorted(batch)
+	entries := sorted(batch, func(unit *sharer) []Staged { return unit.rows })
 	var p pipeline
 	p.control(begin)
 	p.control(lockTimeout(sharedLockTimeout))
+	p.control(named(tenantsOf(batch)...))
 	controls := len(p.kinds)
 	for _, e := range entries {
 		if err := p.row(ctx, e.Staged); err != nil {
-			return alone(batch, e.units)
+			return alone(batch, e.members)
 		}
 	}
 	counts, err := p.exec(ctx, session)
@@ -210,25 +129,18 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 			settle(batch, errAlone) // an error without an index, such as one of encoding
 			return nil
 		default:
-			return alone(batch, entries[failed].units)
+			return alone(batch, entries[failed].members)
 		}
 	}
-	refused := map[*sharer]*Kind{}
-	for i, e := range entries {
-		for _, unit := range e.units {
-			if _, already := refused[unit]; counts[controls+i] == 0 && !already {
-				refused[unit] = e.Kind
-			}
-		}
-	}
+	refused := refusals(entries, counts[controls:])
 	err = db.finishShared(ctx, session, entries, counts[controls:], refused, len(batch))
 	for _, unit := range batch {
 		// A refused unit has its answer whatever became of the others' COMMIT: told "unknown", whoever runs it would
 		// take the record that refused it for somebody else's, though it may be of an earlier COMMIT of its own.
 		if by := refused[unit]; by != nil {
-			settle([]*sharer{unit}, &Refused{By: by})
+			unit.settle(&Refused{By: by})
 		} else {
-			settle([]*sharer{unit}, err)
+			unit.settle(err)
 		}
 	}
 	return nil
@@ -236,14 +148,14 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 
 // finishShared takes back what the refused units wrote and commits the others, in one trip.
 func (db *DB) finishShared(
-	ctx context.Context, session *session, entries []*entry, counts []int64, refused map[*sharer]*Kind, units int,
+	ctx context.Context, session *session, entries []*entry[*sharer], counts []int64, refused map[*sharer]*Kind, units int,
 ) error {
 	if len(refused) == units {
 		return nil // nothing to commit: the rollback takes all back
 	}
 	var p pipeline
 	for i, e := range slices.Backward(entries) {
-		if counts[i] == 0 || refused[e.units[0]] == nil {
+		if counts[i] == 0 || refused[e.members[0]] == nil {
 			continue
 		}
 		p.kind = e.Kind
@@ -264,6 +176,19 @@ func (db *DB) finishShared(
 	return nil
 }
 
+// refusals names the kind of the first row that was not taken, for each member that has one.
+func refusals[T member](entries []*entry[T], counts []int64) map[T]*Kind {
+	refused := map[T]*Kind{}
+	for i, e := range entries {
+		for _, m := range e.members {
+			if _, already := refused[m]; counts[i] == 0 && !already {
+				refused[m] = e.Kind
+			}
+		}
+	}
+	return refused
+}
+
 // alone sends these units to commit by themselves and returns the others of the batch.
 func alone(batch, units []*sharer) (others []*sharer) {
 	settle(units, errAlone)
@@ -271,17 +196,17 @@ func alone(batch, units []*sharer) (others []*sharer) {
 }
 
 // sorted lists the rows of a batch in lock order, equal checks as one.
-func sorted(batch []*sharer) []*entry {
-	var entries []*entry
+func sorted[T member](batch []T, rowsOf func(T) []Staged) []*entry[T] {
+	var entries []*entry[T]
 	for _, unit := range batch {
-		for _, row := range unit.rows {
+		for _, row := range rowsOf(unit) {
 			sharable := row.Row.(Sharable) // or the unit would not be here
-			entries = append(entries, &entry{
-				Staged: row, row: sharable, order: sharable.LockOrder(), tenant: unit.tenant, units: []*sharer{unit},
+			entries = append(entries, &entry[T]{
+				Staged: row, row: sharable, order: sharable.LockOrder(), tenant: unit.queued().tenant, members: []T{unit},
 			})
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b *entry) int {
+	slices.SortStableFunc(entries, func(a, b *entry[T]) int {
 		if d := a.Kind.Rank - b.Kind.Rank; d != 0 {
 			return d
 		}
@@ -293,7 +218,7 @@ func sorted(batch []*sharer) []*entry {
 	merged := entries[:0]
 	for _, e := range entries {
 		if n := len(merged); e.Kind.Check && n > 0 && merged[n-1].same(e) {
-			merged[n-1].units = append(merged[n-1].units, e.units...)
+			merged[n-1].members = append(merged[n-1].members, e.members...)
 			continue
 		}
 		merged = append(merged, e)
@@ -301,6 +226,6 @@ func sorted(batch []*sharer) []*entry {
 	return merged
 }
 
-func (e *entry) same(other *entry) bool {
+func (e *entry[T]) same(other *entry[T]) bool {
 	return e.Kind == other.Kind && e.tenant == other.tenant && e.order == other.order
 }

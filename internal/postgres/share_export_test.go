@@ -2,9 +2,9 @@ package postgres
 
 // Sharing is how many units wait for the next shared commit.
 func (db *DB) Sharing() int {
-	db.sharers.mu.Lock()
-	defer db.sharers.mu.Unlock()
-	return len(db.sharers.waiting)
+	db.commits.mu.Lock()
+	defer db.commits.mu.Unlock()
+	return len(db.commits.waiting)
 }
 
 // The bounds of shared commits.

@@ -14,7 +14,8 @@ import (
 
 // Unit says how a unit of work begins.
 type Unit struct {
-	// Tenant is whose share of the connections the unit uses; nil for the service's own work.
+	// Tenant is whose rows the unit may see and write, and whose share of the connections it uses; nil for the service's
+	// own work, which needs a DB of the Worker role.
 	Tenant uuid.UUID
 	// First are rows that decide whether the unit may happen at all (a credential, a claim): they are written before
 	// everything that the work reads or writes, in the same round trip as BEGIN.
@@ -154,6 +155,7 @@ func (tx *Tx) begin(ctx context.Context) (*pipeline, error) {
 	p.control(begin)
 	first := cmp.Or(tx.unit.FirstTimeout, tx.unit.LockTimeout)
 	p.control(lockTimeout(first))
+	p.control(named(tx.unit.Tenant))
 	for _, row := range tx.unit.First {
 		if err := p.row(ctx, row); err != nil {
 			return nil, err
@@ -180,10 +182,10 @@ func lockTimeout(d time.Duration) string {
 }
 
 func (tx *Tx) commit(ctx context.Context) error {
-	if tx.session == nil && tx.db.sharers != nil {
-		unit := &sharer{tenant: tx.unit.Tenant, rows: slices.Concat(tx.unit.First, tx.rows)}
+	if tx.session == nil && tx.db.config.SharedCommits > 0 {
+		unit := &sharer{place: newPlace(tx.unit.Tenant), rows: slices.Concat(tx.unit.First, tx.rows)}
 		if sharable(unit.rows) {
-			if err := tx.db.sharers.commit(ctx, unit); !errors.Is(err, errAlone) {
+			if err := tx.db.share(ctx, unit); !errors.Is(err, errAlone) {
 				return err
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"orderonce/internal/postgres"
 )
 
@@ -41,7 +43,7 @@ func TestSessionIsDeadAfterItsUnit(t *testing.T) {
 		kept = append(kept, db)
 		return err
 	})
-	err := f.db.Read(t.Context(), func(_ context.Context, db postgres.DBTX) error {
+	err := f.db.Read(t.Context(), uuid.Nil, func(_ context.Context, db postgres.DBTX) error {
 		kept = append(kept, db)
 		return nil
 	})

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"orderonce/internal/postgres"
 )
 
@@ -91,7 +93,7 @@ func TestOnlyTypedStatementsArePrepared(t *testing.T) {
 		f.mustTx(unit, stage(middle, name))
 	}
 	var prepared []string
-	err := f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+	err := f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 		return db.QueryRow(ctx, "SELECT array_agg(statement) FROM pg_prepared_statements").Scan(&prepared)
 	})
 	if err != nil || len(prepared) != 2 { // the row's and this one

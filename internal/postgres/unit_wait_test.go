@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"orderonce/internal/fault"
@@ -173,7 +174,11 @@ func TestExhaustedPoolIsBusy(t *testing.T) {
 		"unit":      func() error { return f.inTx(postgres.Unit{}, stage(middle, "new")) },
 		"open unit": func() error { return f.inTx(postgres.Unit{Open: true}, stage(middle, "new")) },
 		"ping":      func() error { return f.db.Ping(t.Context()) },
-		"read":      func() error { return f.db.Read(t.Context(), func(context.Context, postgres.DBTX) error { return nil }) },
+		"read": func() error {
+			return f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
+				return db.QueryRow(ctx, "SELECT 1").Scan(new(int))
+			})
+		},
 	} {
 		err := ask()
 		if fault.KindOf(err) != fault.Busy {
@@ -230,7 +235,7 @@ func TestBoundsAreSetInTheSession(t *testing.T) {
 		return nil
 	})
 	// The lock time-out is the unit's own and does not stay behind on the connection.
-	err := f.db.Read(t.Context(), func(ctx context.Context, db postgres.DBTX) error {
+	err := f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
 		var got string
 		err := db.QueryRow(ctx, "SELECT current_setting('lock_timeout')").Scan(&got)
 		if got != "0" {

@@ -31,15 +31,15 @@ SELECT tenant_id FROM tenants WHERE name = sqlc.arg(name);
 
 -- name: PutPrincipal :exec
 INSERT INTO principals (tenant_id, id, name, created_at)
-VALUES (sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(name), sqlc.arg(created_at))
+VALUES (sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(name)::text, sqlc.arg(created_at))
 ON CONFLICT (tenant_id, name) DO NOTHING;
 
 -- name: FindPrincipal :one
-SELECT id FROM principals WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name);
+SELECT id FROM principals WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name)::text;
 
 -- name: InsertAPIKey :exec
-INSERT INTO api_keys (tenant_id, id, principal_id, secret_hash, scopes, created_at, expires_at)
+INSERT INTO api_keys (tenant_id, id, principal_id, name, secret_hash, scopes, created_at, expires_at)
 VALUES (
-    sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(principal_id), sqlc.arg(secret_hash), sqlc.arg(scopes),
+    sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(principal_id), sqlc.arg(name), sqlc.arg(secret_hash), sqlc.arg(scopes),
     sqlc.arg(created_at), sqlc.narg(expires_at)
 );

@@ -1,1 +1,10 @@
-DROP TABLE idempotency_requests, outbox_events, orders, coupons, api_keys, principals, tenants;
+DROP TABLE idempotency_requests, outbox_events, orders, coupons, audit_log, api_keys, principals, tenants;
+
+-- The roles stay: they are of the whole server, and another database may need them.
+REVOKE ALL ON schema_migrations FROM orderonce_request, orderonce_worker;
+
+DO $schema$
+BEGIN
+    EXECUTE format('REVOKE USAGE ON SCHEMA %I FROM orderonce_request, orderonce_worker', current_schema());
+END
+$schema$;

@@ -6,20 +6,29 @@ CREATE TABLE tenants (
     tenant_id  uuid PRIMARY KEY,
     name       text NOT NULL CONSTRAINT tenants_name_form CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
     active     boolean NOT NULL DEFAULT true,
+    -- Whoever runs the installation: only principals of such a tenant may hold the ops: scopes, which reach every tenant.
+    operator   boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL
 );
 
 -- Tenants are the one thing that has no tenant above it: their names are unique in the whole installation.
 CREATE UNIQUE INDEX tenants_name ON tenants (name);
 
+-- A principal is known by a name that an operator gave it, or by the subject that an identity provider calls it: the
+-- first lets it hold API keys, the second shows a token. The subject is unique only at its issuer.
 CREATE TABLE principals (
     tenant_id  uuid NOT NULL REFERENCES tenants,
     id         uuid NOT NULL,
-    name       text NOT NULL CONSTRAINT principals_name_form CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    name       text CONSTRAINT principals_name_form CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
+    issuer     text,
+    subject    text CONSTRAINT principals_subject_length CHECK (length(subject) BETWEEN 1 AND 255),
     active     boolean NOT NULL DEFAULT true,
     created_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, id),
-    UNIQUE (tenant_id, name)
+    UNIQUE (tenant_id, name),
+    UNIQUE (tenant_id, issuer, subject),
+    CONSTRAINT principals_known_by CHECK (
+        CASE WHEN name IS NULL THEN issuer IS NOT NULL AND subject IS NOT NULL ELSE issuer IS NULL AND subject IS NULL END)
 );
 
 -- A principal may hold several live keys, so that rotating a key keeps the principal and with it the scope of
@@ -28,17 +37,38 @@ CREATE TABLE api_keys (
     tenant_id    uuid NOT NULL,
     id           uuid NOT NULL,
     principal_id uuid NOT NULL,
+    name         text NOT NULL CONSTRAINT api_keys_name_form CHECK (name ~ '^[a-z0-9][a-z0-9.-]{0,62}$'),
     secret_hash  bytea NOT NULL CONSTRAINT api_keys_hash_length CHECK (octet_length(secret_hash) = 32),
     scopes       text[] NOT NULL,
     created_at   timestamptz NOT NULL,
     expires_at   timestamptz,
     revoked_at   timestamptz,
+    -- Written now and then, not with each request: no older than the interval that docs/identity.md publishes.
+    last_used_at timestamptz,
     PRIMARY KEY (tenant_id, id),
+    -- What makes creating a key idempotent: a retry finds the name taken.
+    UNIQUE (tenant_id, principal_id, name),
     FOREIGN KEY (tenant_id, principal_id) REFERENCES principals (tenant_id, id)
 );
 
 -- A credential arrives before its tenant is known.
 CREATE INDEX api_keys_by_id ON api_keys (id);
+
+-- What operators changed, written in the transaction that changed it. Under the tenant whose thing it was.
+CREATE TABLE audit_log (
+    tenant_id    uuid NOT NULL,
+    id           uuid NOT NULL,
+    actor        text NOT NULL,
+    action       text NOT NULL,
+    subject_type text NOT NULL,
+    subject_id   uuid NOT NULL,
+    reason       text NOT NULL CONSTRAINT audit_log_reason_length CHECK (length(reason) BETWEEN 3 AND 500),
+    details      jsonb NOT NULL,
+    occurred_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+);
+
+CREATE INDEX audit_log_by_time ON audit_log (id);
 
 CREATE TABLE coupons (
     tenant_id       uuid NOT NULL,
@@ -134,3 +164,54 @@ CREATE TABLE idempotency_requests (
 -- Leads the purge to what is overdue. Outcomes expire about in the order they came, so the entries are added at the
 -- right edge and removed at the left one.
 CREATE INDEX idempotency_requests_expiry ON idempotency_requests (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The second wall, behind the tenant that every statement names: a session sees only the tenants that its transaction
+-- has named in orderonce.tenants, a list of canonical UUIDs separated by commas. Without it a session sees nothing.
+-- Looking for a tenant in the text is cheaper than making an array of it for every statement, and safe because the list
+-- holds nothing but whole UUIDs.
+--
+-- Requests run as orderonce_request. What belongs to no single tenant (authentication, operators, purging and other
+-- work in the background) runs as orderonce_worker. Neither owns a table. Roles are of the whole server, not of this
+-- database, so they may be there already, and they stay when this migration is undone.
+DO $roles$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['orderonce_request', 'orderonce_worker'] LOOP
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL; -- another database's, or made this very moment
+        END;
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), role);
+        EXECUTE format('GRANT SELECT ON schema_migrations TO %I', role);
+    END LOOP;
+END
+$roles$;
+
+-- To the request role only what requests do. UPDATE lets a row be locked as well.
+GRANT SELECT ON tenants, principals, api_keys, coupons, orders, outbox_events, idempotency_requests TO orderonce_request;
+GRANT INSERT, DELETE ON orders, outbox_events, idempotency_requests TO orderonce_request;
+GRANT UPDATE ON idempotency_requests TO orderonce_request;
+GRANT UPDATE (redemptions) ON coupons TO orderonce_request;
+GRANT UPDATE (status, version) ON orders TO orderonce_request;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+    tenants, principals, api_keys, coupons, orders, outbox_events, idempotency_requests TO orderonce_worker;
+GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
+
+DO $policies$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY[
+        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'idempotency_requests'
+    ] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format(
+            'CREATE POLICY named_tenants ON %I TO orderonce_request
+             USING (strpos(current_setting(''orderonce.tenants'', true), tenant_id::text) > 0)', name);
+        EXECUTE format('CREATE POLICY every_tenant ON %I TO orderonce_worker USING (true)', name);
+    END LOOP;
+END
+$policies$;

@@ -76,7 +76,7 @@ func (q *Queries) FindCredential(ctx context.Context, db DBTX, id uuid.UUID) (Fi
 }
 
 const findPrincipal = `-- name: FindPrincipal :one
-SELECT id FROM principals WHERE tenant_id = $1 AND name = $2
+SELECT id FROM principals WHERE tenant_id = $1 AND name = $2::text
 `
 
 type FindPrincipalParams struct {
@@ -105,10 +105,10 @@ func (q *Queries) FindTenant(ctx context.Context, db DBTX, name string) (uuid.UU
 }
 
 const insertAPIKey = `-- name: InsertAPIKey :exec
-INSERT INTO api_keys (tenant_id, id, principal_id, secret_hash, scopes, created_at, expires_at)
+INSERT INTO api_keys (tenant_id, id, principal_id, name, secret_hash, scopes, created_at, expires_at)
 VALUES (
-    $1, $2, $3, $4, $5,
-    $6, $7
+    $1, $2, $3, $4, $5, $6,
+    $7, $8
 )
 `
 
@@ -116,6 +116,7 @@ type InsertAPIKeyParams struct {
 	TenantID    uuid.UUID
 	ID          uuid.UUID
 	PrincipalID uuid.UUID
+	Name        string
 	SecretHash  []byte
 	Scopes      []string
 	CreatedAt   time.Time
@@ -127,6 +128,7 @@ func (q *Queries) InsertAPIKey(ctx context.Context, db DBTX, arg InsertAPIKeyPar
 		arg.TenantID,
 		arg.ID,
 		arg.PrincipalID,
+		arg.Name,
 		arg.SecretHash,
 		arg.Scopes,
 		arg.CreatedAt,
@@ -137,7 +139,7 @@ func (q *Queries) InsertAPIKey(ctx context.Context, db DBTX, arg InsertAPIKeyPar
 
 const putPrincipal = `-- name: PutPrincipal :exec
 INSERT INTO principals (tenant_id, id, name, created_at)
-VALUES ($1, $2, $3, $4)
+VALUES ($1, $2, $3::text, $4)
 ON CONFLICT (tenant_id, name) DO NOTHING
 `
 

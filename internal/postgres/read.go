@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"orderonce/internal/fault"
+)
+
+const (
+	// sharedReads is how many shared reads are under way at once.
+	sharedReads = 4
+
+	beginRead = begin + " READ ONLY"
+)
+
+// Read runs queries that change nothing on a tenant's rows (of every tenant's, for a nil tenant and the Worker role),
+// each in a snapshot that is younger than the call. Reads of one row share their round trips with other callers'.
+//
+// checks are rows of a Check kind that are looked at in the same round trip, before the first query: where one is not
+// there, no query's answer is given and Read returns *Refused.
+//
+// A connection found dead is replaced once. The caller's cancellation does not cut a statement short: a storm of
+// disconnecting clients must not tear down the pool's connections. Config.Deadline bounds it instead.
+func (db *DB) Read(ctx context.Context, tenant uuid.UUID, read func(context.Context, DBTX) error, checks ...Staged) error {
+	return db.read(ctx, tenant, func(ctx context.Context, r *reader) error { return read(ctx, r) }, checks)
+}
+
+// Check looks whether rows of a Check kind are there; *Refused says that one is not.
+func (db *DB) Check(ctx context.Context, tenant uuid.UUID, checks ...Staged) error {
+	return db.read(ctx, tenant, func(ctx context.Context, r *reader) error { return r.ask(ctx, &reading{}) }, checks)
+}
+
+func (db *DB) read(ctx context.Context, tenant uuid.UUID, read func(context.Context, *reader) error, checks []Staged) error {
+	ctx, cancel := Detach(ctx, db.config.Deadline)
+	defer cancel()
+	once := func() error {
+		r := &reader{db: db, tenant: tenant, checks: checks}
+		defer r.end(ctx)
+		return translate("read", read(ctx, r))
+	}
+	err := once()
+	if errors.Is(err, ErrTransient) {
+		err = once()
+	}
+	return err
+}
+
+// reader is what one Read's queries run on.
+type reader struct {
+	db      *DB
+	tenant  uuid.UUID
+	checks  []Staged // until they were looked at
+	session *session // of a query for many rows
+	ended   bool
+}
+
+var errReadOnly = errors.New("a read may only query")
+
+func (r *reader) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errReadOnly
+}
+
+// QueryRow is sent when its row is scanned.
+func (r *reader) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return row(func(dest ...any) error { return r.ask(ctx, &reading{sql: sql, args: args, dest: dest}) })
+}
+
+type row func(dest ...any) error
+
+func (scan row) Scan(dest ...any) error { return scan(dest...) }
+
+func (r *reader) ask(ctx context.Context, q *reading) error {
+	if r.ended {
+		return errEnded
+	}
+	q.place, q.checks = newPlace(r.tenant), r.checks
+	if r.db.config.SharedCommits == 0 {
+		r.db.readTogether([]*reading{q}) //nolint:contextcheck // bounded by itself, as a shared one is
+	} else if err := r.db.reads.join(ctx, q); errors.Is(err, errWithdrawn) {
+		return err
+	}
+	// Whoever reads for it may still be writing into dest. A shared read ends within its own bound.
+	<-q.done
+	r.checks = nil
+	return q.err
+}
+
+// Query has a connection of its own until the read ends.
+func (r *reader) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if r.ended {
+		return nil, errEnded
+	}
+	if r.session == nil {
+		s, err := r.db.acquireFor(ctx, r.tenant)
+		if err != nil {
+			return nil, err
+		}
+		r.session = s
+		var p pipeline
+		p.control(beginRead)
+		p.control(named(r.tenant))
+		for _, check := range r.checks {
+			if err := p.row(ctx, check); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.send(ctx, s); err != nil {
+			return nil, err
+		}
+		r.checks = nil
+	}
+	return r.session.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller reads the rows
+}
+
+func (r *reader) end(ctx context.Context) {
+	r.ended = true
+	if r.session != nil {
+		rollbackAndRelease(ctx, r.session)
+	}
+}
+
+// reading is one query for one row, behind its caller's checks.
+type reading struct {
+	place
+	checks []Staged
+	sql    string // empty where the checks are all
+	args   []any
+	dest   []any
+}
+
+// readTogether settles every query of a batch. A query that fails ends the transaction for those behind it, which are
+// sent again without it.
+func (db *DB) readTogether(batch []*reading) {
+	for try := 0; len(batch) > 0; try++ {
+		if try == sharedTries {
+			settle(batch, errUnread)
+			return
+		}
+		batch = db.readBatch(batch)
+	}
+}
+
+var errUnread = fault.Later(fault.Busy, "read", errors.New("other queries of the shared reads failed"))
+
+// readBatch answers queries in one round trip and returns those that it has no answer for. It is bounded as
+// commitShared is.
+func (db *DB) readBatch(batch []*reading) (unread []*reading) {
+	ctx, cancel := context.WithTimeout(context.Background(), db.config.Statement)
+	defer cancel()
+	s, err := db.acquire(ctx)
+	if err != nil {
+		settle(batch, err)
+		return nil
+	}
+	defer rollbackAndRelease(ctx, s)
+	p := pipeline{}
+	p.control(beginRead)
+	p.control(named(tenantsOf(batch)...))
+	controls := len(p.kinds)
+	looks := sorted(batch, func(q *reading) []Staged { return q.checks })
+	for _, look := range looks {
+		if err := p.row(ctx, look.Staged); err != nil {
+			settle(batch, err)
+			return nil
+		}
+	}
+	if err := p.prepare(ctx, s); err != nil {
+		settle(batch, err)
+		return nil
+	}
+	for i, q := range batch {
+		if q.sql == "" {
+			continue
+		}
+		if err := s.prepare(ctx, q.sql); err != nil {
+			q.settle(err)
+			return slices.Delete(batch, i, i+1)
+		}
+		p.batch.Queue(q.sql, q.args...)
+	}
+	p.batch.Queue(commit)
+	results := s.conn.SendBatch(ctx, &p.batch)
+	defer func() { _ = results.Close() }() // each query has its own error
+	counts, err := p.counts(results)
+	if err != nil {
+		settle(batch, err)
+		return nil
+	}
+	refused := refusals(looks, counts[controls:])
+	for i, q := range batch {
+		err := q.scan(results)
+		if by := refused[q]; by != nil {
+			q.settle(&Refused{By: by})
+		} else {
+			q.settle(err)
+		}
+		var statement *pgconn.PgError
+		if errors.As(err, &statement) {
+			return batch[i+1:]
+		}
+	}
+	return nil
+}
+
+func (q *reading) scan(results pgx.BatchResults) error {
+	if q.sql == "" {
+		return nil
+	}
+	return results.QueryRow().Scan(q.dest...)
+}
