@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -132,6 +133,15 @@ type reading struct {
 	sql    string // empty where the checks are all
 	args   []any
 	dest   []any
+
+	looked   int   // how many of the checks were looked at
+	refused  *Kind // the first that was not there
+	answered bool
+	answer   error // of the query
+}
+
+func (q *reading) complete() bool {
+	return q.looked == len(q.checks) && (q.answered || q.sql == "")
 }
 
 // readTogether settles every query of a batch. A query that fails ends the transaction for those behind it, which are
@@ -150,6 +160,9 @@ var errUnread = fault.Later(fault.Busy, "read", errors.New("other queries of the
 
 // readBatch answers queries in one round trip and returns those that it has no answer for. It is bounded as
 // commitShared is.
+//
+// The tenants follow one another in the transaction, and each query runs while its own tenant alone is named: one that
+// forgot to name its tenant still sees no other's rows.
 func (db *DB) readBatch(batch []*reading) (unread []*reading) {
 	ctx, cancel := context.WithTimeout(context.Background(), db.config.Statement)
 	defer cancel()
@@ -159,21 +172,6 @@ func (db *DB) readBatch(batch []*reading) (unread []*reading) {
 		return nil
 	}
 	defer rollbackAndRelease(ctx, s)
-	p := pipeline{}
-	p.control(beginRead)
-	p.control(named(tenantsOf(batch)...))
-	controls := len(p.kinds)
-	looks := sorted(batch, func(q *reading) []Staged { return q.checks })
-	for _, look := range looks {
-		if err := p.row(ctx, look.Staged); err != nil {
-			settle(batch, err)
-			return nil
-		}
-	}
-	if err := p.prepare(ctx, s); err != nil {
-		settle(batch, err)
-		return nil
-	}
 	for i, q := range batch {
 		if q.sql == "" {
 			continue
@@ -182,35 +180,79 @@ func (db *DB) readBatch(batch []*reading) (unread []*reading) {
 			q.settle(err)
 			return slices.Delete(batch, i, i+1)
 		}
-		p.batch.Queue(q.sql, q.args...)
 	}
-	p.batch.Queue(commit)
-	results := s.conn.SendBatch(ctx, &p.batch)
-	defer func() { _ = results.Close() }() // each query has its own error
-	counts, err := p.counts(results)
-	if err != nil {
+	var p pipeline
+	p.control(beginRead)
+	slices.SortStableFunc(batch, func(a, b *reading) int { return bytes.Compare(a.tenant[:], b.tenant[:]) })
+	for rest := batch; len(rest) > 0; {
+		ofTenant := rest[:1]
+		for len(ofTenant) < len(rest) && rest[len(ofTenant)].tenant == rest[0].tenant {
+			ofTenant = rest[:len(ofTenant)+1]
+		}
+		rest = rest[len(ofTenant):]
+		if err := p.reads(ctx, ofTenant); err != nil {
+			settle(batch, err)
+			return nil
+		}
+	}
+	p.control(commit)
+	if err := p.prepare(ctx, s); err != nil {
 		settle(batch, err)
 		return nil
 	}
-	refused := refusals(looks, counts[controls:])
-	for i, q := range batch {
-		err := q.scan(results)
-		if by := refused[q]; by != nil {
-			q.settle(&Refused{By: by})
-		} else {
-			q.settle(err)
-		}
-		var statement *pgconn.PgError
-		if errors.As(err, &statement) {
-			return batch[i+1:]
+	err = s.conn.SendBatch(ctx, &p.batch).Close()
+	for _, q := range batch {
+		switch {
+		case q.refused != nil:
+			q.settle(&Refused{By: q.refused})
+		case q.complete():
+			q.settle(q.answer)
+		default:
+			q.looked = 0
+			unread = append(unread, q)
 		}
 	}
-	return nil
-}
-
-func (q *reading) scan(results pgx.BatchResults) error {
-	if q.sql == "" {
+	if len(unread) == len(batch) && err != nil { // none of them is at fault, so none is worth another try
+		settle(batch, translate("read", err))
 		return nil
 	}
-	return results.QueryRow().Scan(q.dest...)
+	return unread
+}
+
+// reads queues the queries of one tenant behind the checks of their callers, equal ones as one. What comes back is put
+// into the readings.
+func (p *pipeline) reads(ctx context.Context, ofTenant []*reading) error {
+	p.control(named(ofTenant[0].tenant))
+	for _, look := range sorted(ofTenant, func(q *reading) []Staged { return q.checks }) {
+		if err := p.row(ctx, look.Staged); err != nil {
+			return err
+		}
+		p.batch.QueuedQueries[p.batch.Len()-1].Exec(func(tag pgconn.CommandTag) error {
+			for _, q := range look.members {
+				q.looked++
+				if tag.RowsAffected() == 0 && q.refused == nil {
+					q.refused = look.Kind
+				}
+			}
+			return nil
+		})
+	}
+	for _, q := range ofTenant {
+		if q.sql == "" {
+			continue
+		}
+		p.batch.Queue(q.sql, q.args...).QueryRow(func(row pgx.Row) error {
+			dest := q.dest
+			if q.refused != nil {
+				dest = nil // nothing of the row reaches a caller who may not see it
+			}
+			q.answered, q.answer = true, row.Scan(dest...)
+			if failed := (*pgconn.PgError)(nil); errors.As(q.answer, &failed) {
+				return failed // it has ended the transaction
+			}
+			return nil
+		})
+		p.kinds = append(p.kinds, nil)
+	}
+	return nil
 }
