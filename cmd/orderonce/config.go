@@ -35,6 +35,7 @@ var settings = []setting{
 	{"max-connections", "16", "connections to the database for requests, at most"},
 	{"worker-connections", "4", "further connections, for authentication, operators and background work"},
 	{"shared-commits", "2", "commits that units which only write share, under way at once; 0 on a cluster sharded by tenant"},
+	{"replay-cache", "10000", "outcomes kept in memory for replays; 0 reads each from the database"},
 	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
 	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
@@ -57,7 +58,7 @@ type config struct {
 	Acquire, Statement, IdleInTransaction        time.Duration
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
-	SharedCommits                                int
+	SharedCommits, ReplayCache                   int
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -156,6 +157,11 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		err = errors.New("must be between 0 and 8: each one more makes the others smaller")
 	}
 	fail("shared-commits", err)
+	c.ReplayCache, err = strconv.Atoi(k.String("replay-cache"))
+	if err == nil && c.ReplayCache < 0 {
+		err = errors.New("must not be negative")
+	}
+	fail("replay-cache", err)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},

@@ -54,17 +54,23 @@ func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
 	w := &world{t: t, url: postgrestest.URL(t)}
 	w.db, w.workers = w.open(postgres.Request, poolSize), w.open(postgres.Worker, 4)
+	w.restart(config)
+	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
+	return w
+}
+
+// restart answers from a new process, which remembers nothing; the old one goes on beside it.
+func (w *world) restart(config Config) {
+	w.t.Helper()
 	var err error
 	w.server, err = New(
-		t.Context(), config, w.db, idempotency.New(w.db, 10*time.Second), identity.NewKeyring(w.workers),
-		slog.New(slog.NewTextHandler(t.Output(), nil)),
+		w.t.Context(), config, w.db, idempotency.New(w.db, 10*time.Second, 1000), identity.NewKeyring(w.workers),
+		slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	)
 	w.must(err)
 	listening := httptest.NewServer(w.server)
-	t.Cleanup(listening.Close)
+	w.t.Cleanup(listening.Close)
 	w.base = listening.URL
-	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
-	return w
 }
 
 func (w *world) open(role postgres.Role, connections int32) *postgres.DB {

@@ -250,6 +250,7 @@ func TestIncompleteRecordRunsNothing(t *testing.T) {
 	wantCreated(t, w.place(key, order()), "false")
 	w.exec(`UPDATE idempotency_requests SET response_status = NULL, response_headers = NULL, response_body = NULL, resource_type = NULL, resource_id = NULL,
 		completed_at = NULL, expires_at = NULL`)
+	w.restart(defaultConfig())
 	wantProblem(t, w.place(key, order()), 500, "idempotency_record_incomplete")
 	w.wantRows(rows{1, 1, 1})
 }

@@ -5,15 +5,11 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"orderonce/internal/fault"
-	"orderonce/internal/idempotency/internal/idempotencydb"
 	"orderonce/internal/postgres"
 )
 
@@ -23,12 +19,13 @@ type Keys struct {
 	deadline time.Duration
 	rules    ruleBook
 	flights  flights
+	recent   recent
 }
 
 // New serves keys from db. deadline bounds one Do from its first claim to its answer, the client's own patience
-// notwithstanding.
-func New(db *postgres.DB, deadline time.Duration) *Keys {
-	return &Keys{db: db, deadline: deadline, rules: currentRules}
+// notwithstanding. So many of the latest outcomes are remembered in memory; 0 for none.
+func New(db *postgres.DB, deadline time.Duration, remembered int) *Keys {
+	return &Keys{db: db, deadline: deadline, rules: currentRules, recent: newRecent(remembered)}
 }
 
 // Request is one try of a client.
@@ -72,6 +69,9 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 		print:     k.rules.known[k.rules.writes](request.APIVersion, request.Scope.Operation, request.Parameters),
 		work:      work,
 		waitUntil: time.Now().Add(request.wait()),
+	}
+	if outcome, answered, err := r.replay(ctx); answered {
+		return outcome, err
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -213,6 +213,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	r.keys.recent.keep(r.request.Scope, r.print, done.recorded())
 	return Outcome{Answer: done.answer, Expires: done.expiresAt}, nil
 }
 
@@ -231,89 +232,4 @@ func (r *run) claimTimeout() time.Duration {
 		left = all
 	}
 	return max(left, time.Millisecond)
-}
-
-// recordedBefore looks for a record where the work failed without its claim being tried: what the rules refuse today
-// they may have taken when the key was new, and then the first outcome stands.
-func (r *run) recordedBefore(ctx context.Context, unsent error) (Outcome, error) {
-	outcome, err := r.recorded(ctx)
-	if errors.Is(err, errVanished) {
-		return Outcome{}, unsent
-	}
-	if err != nil {
-		return Outcome{}, err
-	}
-	return outcome, r.request.Authorise(ctx)
-}
-
-// recorded answers from the record that was there first.
-func (r *run) recorded(ctx context.Context) (Outcome, error) {
-	scope := r.request.Scope
-	row, err := r.keys.read(ctx, scope)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Outcome{}, errVanished
-	case err != nil:
-		return Outcome{}, err
-	case row.Expired:
-		if err := r.forget(ctx); err != nil {
-			return Outcome{}, err
-		}
-		return Outcome{}, errVanished
-	}
-	rules, ok := r.keys.rules.known[row.FingerprintVersion]
-	if !ok {
-		return Outcome{}, fault.Later(fault.Unavailable, "read a record", errNewerRules)
-	}
-	print := rules(r.request.APIVersion, scope.Operation, r.request.Parameters)
-	switch {
-	case !bytes.Equal(row.Fingerprint, print.sum[:]):
-		return Outcome{}, r.reused(row.ApiVersion, row.FieldDigests)
-	case row.ResponseStatus == nil:
-		return Outcome{}, fault.New(fault.RecordIncomplete, "")
-	}
-	outcome, err := outcomeOf(row)
-	// A COMMIT of our own that turned out well is still the first answer.
-	outcome.Replayed = r.unknown == nil || !r.unknown.recordedAs(row)
-	return outcome, err
-}
-
-func (k *Keys) read(ctx context.Context, scope Scope) (row idempotencydb.ReadOutcomeRow, err error) {
-	err = k.db.Read(ctx, scope.Tenant, func(ctx context.Context, db postgres.DBTX) error {
-		row, err = queries.ReadOutcome(ctx, db, idempotencydb.ReadOutcomeParams{
-			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
-			IdempotencyKey: string(scope.Key),
-		})
-		return err
-	})
-	return row, err
-}
-
-// reused names what differs from the first request.
-func (r *run) reused(apiVersion string, digests []byte) error {
-	reused := fault.New(fault.KeyReused, "This idempotency key names a request with other parameters.")
-	var err error
-	if reused.Differing, err = differing(digests, r.request.Parameters); err != nil {
-		return err
-	}
-	if apiVersion != r.request.APIVersion {
-		reused.Differing = append(reused.Differing, "API-Version")
-	}
-	return reused
-}
-
-// forget frees an expired key in a transaction of its own; whoever claims it next owns it.
-func (r *run) forget(ctx context.Context) error {
-	scope := r.request.Scope
-	unit := postgres.Unit{Tenant: scope.Tenant, LockTimeout: r.claimTimeout()}
-	return r.keys.db.InTx(ctx, unit, func(ctx context.Context, tx *postgres.Tx) error {
-		db, err := tx.DB(ctx)
-		if err != nil {
-			return err
-		}
-		return queries.ForgetExpiredKey(ctx, db, idempotencydb.ForgetExpiredKeyParams{
-			TenantID: scope.Tenant, PrincipalID: scope.Principal, Operation: scope.Operation,
-			IdempotencyKey: string(scope.Key),
-		})
-	})
 }

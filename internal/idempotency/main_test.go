@@ -53,9 +53,10 @@ func setupThrough(t *testing.T, url, through string) *fixture {
 	return f
 }
 
-// newProcess is the keys of one more process: those that it leads, no other process follows in memory.
+// newProcess is the keys of one more process: those that it leads, no other process follows in memory. It remembers no
+// outcomes, so that it sees what a test does to the records.
 func newProcess(db *postgres.DB) *idempotency.Keys {
-	return idempotency.New(db, patience)
+	return idempotency.New(db, patience, 0)
 }
 
 func (f *fixture) session() *pgx.Conn {

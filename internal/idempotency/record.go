@@ -73,6 +73,13 @@ func complete(answer Answer, policy Policy) (*completion, error) {
 	return c, nil
 }
 
+// recorded is the outcome as a replay reads it.
+func (c *completion) recorded() Outcome {
+	outcome := Outcome{Answer: c.answer, Expires: c.expiresAt, ByReference: c.body == nil}
+	outcome.Body = c.body
+	return outcome
+}
+
 // recordedAs says whether the record is this completion's: times of one microsecond and equal bytes are.
 func (c *completion) recordedAs(row idempotencydb.ReadOutcomeRow) bool {
 	return row.CompletedAt != nil && row.CompletedAt.Equal(c.completedAt) && bytes.Equal(row.ResponseBody, c.body)

@@ -25,7 +25,7 @@ func TestRulesChangeKeepsOldKeys(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	newKeys := func(book ruleBook) *Keys {
-		k := New(db, time.Minute)
+		k := New(db, time.Minute, 0)
 		k.rules = book
 		return k
 	}

@@ -87,7 +87,7 @@ func (db *DB) flush(batch []*sharer) {
 // entry is one row of a batch with the members that it belongs to: several only where they make the same check.
 type entry[T member] struct {
 	Staged
-	row     Sharable
+	row     Sharable // nil for the check of a read that cannot be one with another
 	order   string
 	tenant  uuid.UUID
 	members []T
@@ -200,10 +200,11 @@ func sorted[T member](batch []T, rowsOf func(T) []Staged) []*entry[T] {
 	var entries []*entry[T]
 	for _, unit := range batch {
 		for _, row := range rowsOf(unit) {
-			sharable := row.Row.(Sharable) // or the unit would not be here
-			entries = append(entries, &entry[T]{
-				Staged: row, row: sharable, order: sharable.LockOrder(), tenant: unit.queued().tenant, members: []T{unit},
-			})
+			e := &entry[T]{Staged: row, tenant: unit.queued().tenant, members: []T{unit}}
+			if e.row, _ = row.Row.(Sharable); e.row != nil {
+				e.order = e.row.LockOrder()
+			}
+			entries = append(entries, e)
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b *entry[T]) int {
@@ -227,5 +228,5 @@ func sorted[T member](batch []T, rowsOf func(T) []Staged) []*entry[T] {
 }
 
 func (e *entry[T]) same(other *entry[T]) bool {
-	return e.Kind == other.Kind && e.tenant == other.tenant && e.order == other.order
+	return e.row != nil && other.row != nil && e.Kind == other.Kind && e.tenant == other.tenant && e.order == other.order
 }
