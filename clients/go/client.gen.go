@@ -5792,6 +5792,11 @@ func (r GetLivenessResponse) ContentType() string {
 	return ""
 }
 
+// GetSpecificationResponse200Headers the declared response headers of an HTTP 200 response for GetSpecification
+type GetSpecificationResponse200Headers struct {
+	CacheControl string
+}
+
 type GetSpecificationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5799,6 +5804,8 @@ type GetSpecificationResponse struct {
 	YAML200 *string
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSpecificationResponse200Headers
 }
 
 // GetYAML200 returns the response for an HTTP 200 `application/yaml` response
@@ -6343,6 +6350,11 @@ func (r CancelOrderResponse) ContentType() string {
 	return ""
 }
 
+// GetProblemTypeResponse200Headers the declared response headers of an HTTP 200 response for GetProblemType
+type GetProblemTypeResponse200Headers struct {
+	CacheControl string
+}
+
 type GetProblemTypeResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6350,6 +6362,8 @@ type GetProblemTypeResponse struct {
 	ApplicationproblemJSON404 *NotFound
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetProblemTypeResponse200Headers
 }
 
 // GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -7106,6 +7120,19 @@ func ParseGetSpecificationResponse(rsp *http.Response) (*GetSpecificationRespons
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSpecificationResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7736,6 +7763,19 @@ func ParseGetProblemTypeResponse(rsp *http.Response) (*GetProblemTypeResponse, e
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetProblemTypeResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -217,8 +217,11 @@ func (w *world) try(method, path string, body io.Reader, options ...option) (ans
 	return a, w.judge(r, a)
 }
 
-// judge holds an answer against openapi.yaml: its status, its headers, its body.
+// judge holds an answer against openapi.yaml: its status, its headers, its body. And it has what every answer has.
 func (w *world) judge(r *http.Request, a answer) error {
+	if err := unprotected(a.header); err != nil {
+		return fmt.Errorf("the answer is not protected: %w", err)
+	}
 	_, pattern := w.server.routes.Handler(r)
 	for _, o := range w.server.spec.operations {
 		if o.pattern != pattern {

@@ -74,6 +74,7 @@ func New(
 // ServeHTTP answers a path that no operation can have, such as //orders, /orders/../orders or CONNECT's none, with a
 // problem: http.ServeMux would redirect it, in HTML, or answer in plain text.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w.Header())
 	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
 		s.lost.ServeHTTP(w, r)
 		return

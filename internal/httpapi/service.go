@@ -30,10 +30,14 @@ func (s *Server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	return api.GetReadiness200JSONResponse{Status: api.Ok}, nil
 }
 
+// documentCache is the Cache-Control of what everyone may read: old for five minutes at most after a deploy.
+const documentCache = "public, max-age=300"
+
 // GetSpecification serves the contract itself.
 func (s *Server) GetSpecification(context.Context, api.GetSpecificationRequestObject) (api.GetSpecificationResponseObject, error) {
 	return api.GetSpecification200ApplicationyamlResponse{
-		Body: bytes.NewReader(orderonce.OpenAPI), ContentLength: int64(len(orderonce.OpenAPI)),
+		Headers: api.GetSpecification200ResponseHeaders{CacheControl: documentCache},
+		Body:    bytes.NewReader(orderonce.OpenAPI), ContentLength: int64(len(orderonce.OpenAPI)),
 	}, nil
 }
 
@@ -66,7 +70,10 @@ func (s *Server) GetProblemType(_ context.Context, request api.GetProblemTypeReq
 		if err != nil {
 			return nil, fmt.Errorf("render a problem page: %w", err)
 		}
-		return api.GetProblemType200TexthtmlResponse{Body: &page, ContentLength: int64(page.Len())}, nil
+		return api.GetProblemType200TexthtmlResponse{
+			Headers: api.GetProblemType200ResponseHeaders{CacheControl: documentCache},
+			Body:    &page, ContentLength: int64(page.Len()),
+		}, nil
 	}
 	return nil, fault.New(fault.NotFound, "There is no problem of this code.")
 }

@@ -5534,8 +5534,13 @@ type GetSpecificationResponseObject interface {
 	VisitGetSpecificationResponse(w http.ResponseWriter) error
 }
 
+type GetSpecification200ResponseHeaders struct {
+	CacheControl string
+}
+
 type GetSpecification200ApplicationyamlResponse struct {
 	Body          io.Reader
+	Headers       GetSpecification200ResponseHeaders
 	ContentLength int64
 }
 
@@ -5545,6 +5550,7 @@ func (response GetSpecification200ApplicationyamlResponse) VisitGetSpecification
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(200)
 
 	if closer, ok := response.Body.(io.ReadCloser); ok {
@@ -6307,8 +6313,13 @@ type GetProblemTypeResponseObject interface {
 	VisitGetProblemTypeResponse(w http.ResponseWriter) error
 }
 
+type GetProblemType200ResponseHeaders struct {
+	CacheControl string
+}
+
 type GetProblemType200TexthtmlResponse struct {
 	Body          io.Reader
+	Headers       GetProblemType200ResponseHeaders
 	ContentLength int64
 }
 
@@ -6318,6 +6329,7 @@ func (response GetProblemType200TexthtmlResponse) VisitGetProblemTypeResponse(w 
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(200)
 
 	if closer, ok := response.Body.(io.ReadCloser); ok {
