@@ -58,8 +58,10 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		return nil, err
 	}
 	a.server, err = httpapi.New(
-		ctx, httpapi.Config{MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight}, a.db,
-		idempotency.New(a.db, c.Unit, c.ReplayCache), identity.NewKeyring(a.workers), log,
+		ctx, httpapi.Config{
+			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
+			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst,
+		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), identity.NewKeyring(a.workers), log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{

@@ -37,6 +37,8 @@ var settings = []setting{
 	{"shared-commits", "2", "commits that units which only write share, under way at once; 0 on a cluster sharded by tenant"},
 	{"replay-cache", "10000", "outcomes kept in memory for replays; 0 reads each from the database"},
 	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
+	{"tenant-rate", "0", "requests per second of one tenant, in this process, before 429 rate_limited; 0 for no limit"},
+	{"tenant-burst", "0", "requests that one tenant may send at once after a pause; 0 for as many as in a second"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
 	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
 	{"idle-in-transaction-timeout", "8s", "PostgreSQL's idle_in_transaction_session_timeout"},
@@ -58,7 +60,8 @@ type config struct {
 	Acquire, Statement, IdleInTransaction        time.Duration
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
-	SharedCommits, ReplayCache                   int
+	SharedCommits, ReplayCache, TenantBurst      int
+	TenantRate                                   float64
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -162,6 +165,13 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		err = errors.New("must not be negative")
 	}
 	fail("replay-cache", err)
+	c.TenantRate, err = parseRate(k.String("tenant-rate"))
+	fail("tenant-rate", err)
+	c.TenantBurst, err = strconv.Atoi(k.String("tenant-burst"))
+	if err == nil && c.TenantBurst < 0 {
+		err = errors.New("must not be negative")
+	}
+	fail("tenant-burst", err)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},

@@ -109,22 +109,25 @@ func TestACommandsOwnDefaults(t *testing.T) {
 	}
 }
 
-// Whoever starts a server with five mistakes is told five, and not one after each restart.
+// Whoever starts a server with eight mistakes is told eight, and not one after each restart.
 func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	status, _, stderr := run(t, []string{"ORDERONCE_MAX_CONNECTIONS=0"}, "serve", "--max-body=many",
-		"--log-level=loud", "--drain-delay=-1s", "--stop-timeout=5", "--body-timeout=1h")
+		"--log-level=loud", "--drain-delay=-1s", "--stop-timeout=5", "--body-timeout=1h",
+		"--tenant-rate=-1", "--tenant-burst=-1")
 	if status != 1 {
 		t.Errorf("status %d, want 1", status)
 	}
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	for _, name := range []string{"max-connections", "max-body", "log-level", "drain-delay", "stop-timeout", "body-timeout"} {
+	for _, name := range []string{
+		"max-connections", "max-body", "log-level", "drain-delay", "stop-timeout", "body-timeout", "tenant-rate", "tenant-burst",
+	} {
 		if !strings.Contains(stderr, "orderonce: "+name) {
 			t.Errorf("%s is not named in\n%s", name, stderr)
 		}
 	}
-	if len(lines) != 6 {
-		t.Errorf("six mistakes in %d lines:\n%s", len(lines), stderr)
+	if len(lines) != 8 {
+		t.Errorf("eight mistakes in %d lines:\n%s", len(lines), stderr)
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 	CouponNotApplicable
 	CouponExpired
 	CouponExhausted
+	RateLimited
 	RecordIncomplete
 	Busy
 	Unavailable
@@ -68,6 +69,7 @@ var names = [kinds]string{
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
 	CouponExhausted:        "coupon_exhausted",
+	RateLimited:            "rate_limited",
 	RecordIncomplete:       "idempotency_record_incomplete",
 	Busy:                   "busy",
 	Unavailable:            "unavailable",
@@ -99,7 +101,7 @@ func (k Kind) Rejection() bool {
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,
-		UnsupportedMediaType, ValidationFailed, RecordIncomplete, Busy, Unavailable, OutcomeUnknown, kinds:
+		UnsupportedMediaType, ValidationFailed, RateLimited, RecordIncomplete, Busy, Unavailable, OutcomeUnknown, kinds:
 		return false
 	}
 	return false

@@ -70,9 +70,11 @@ func (s *Server) explain(ctx context.Context, err error) error {
 }
 
 // confirm keeps the order of checks for a caller who was only remembered: whoever gives no access any more is told
-// so, not what else was wrong with the request. A service in trouble answers with its trouble.
+// so, not what else was wrong with the request. A service in trouble answers with its trouble, and a tenant past its
+// rate with that: a limit that let each request look at the database would protect nothing.
 func (s *Server) confirm(r *http.Request, c *call, err error) error {
-	if !c.recalled || problemTypes[fault.KindOf(err)].status >= http.StatusInternalServerError {
+	kind := fault.KindOf(err)
+	if !c.recalled || kind == fault.RateLimited || problemTypes[kind].status >= http.StatusInternalServerError {
 		return err
 	}
 	if denied := s.authorise(r.Context(), c); denied != nil {

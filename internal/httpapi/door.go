@@ -106,9 +106,16 @@ func newRequestID() string {
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.Request, error) {
 	o := c.operation
 	if o.scope != "" {
-		if err := s.identify(r, c); err != nil {
+		denied := s.identify(r, c)
+		// Who is known and may not do this counts too: saying so costs a look at the database.
+		if denied == nil || fault.KindOf(denied) == fault.Forbidden {
+			if err := s.allowance.take(c.principal.Tenant); err != nil {
+				return nil, err
+			}
+		}
+		if denied != nil {
 			c.key, _ = idempotency.ParseKey(r.Header.Values(keyHeader)) // malformed or missing, there is nothing to replay
-			return nil, s.orReplay(r.Context(), c, err)
+			return nil, s.orReplay(r.Context(), c, denied)
 		}
 	}
 	if o.policy != nil {

@@ -51,6 +51,7 @@ var problemTypes = map[fault.Kind]problemType{
 	fault.CouponNotApplicable:    {422, "The coupon does not apply", false, newKey},
 	fault.CouponExpired:          {422, "The coupon has expired", false, newKey},
 	fault.CouponExhausted:        {422, "The coupon is used up", false, newKey},
+	fault.RateLimited:            {429, "The tenant asks too often", true, keepKey},
 	fault.Internal:               {500, "The service failed", true, keepKey},
 	fault.RecordIncomplete:       {500, "The stored outcome is incomplete", false, keepKey},
 	fault.Busy:                   {503, "The service is busy", true, keepKey},

@@ -21,12 +21,15 @@ import (
 	"orderonce/internal/postgres"
 )
 
-// Config bounds one request.
+// Config bounds requests.
 type Config struct {
 	MaxBody  int64         // bytes of a body
 	BodyRead time.Duration // the wait for a body
 	Request  time.Duration // one request from its head to its answer
 	InFlight int64         // requests at once, those for health and documents not counted; then fault.Busy
+
+	TenantRate  float64 // requests per second of one tenant, counted likewise; then fault.RateLimited. 0 for no limit
+	TenantBurst int     // requests of one tenant at once, after a pause; 0 for as many as in a second
 }
 
 // Server answers the API. It is an http.Handler, safe for concurrent use.
@@ -41,6 +44,8 @@ type Server struct {
 	lost     http.Handler // answers where there can be no route
 	draining atomic.Bool
 	inFlight atomic.Int64
+
+	allowance *allowance
 }
 
 var _ api.StrictServerInterface = (*Server)(nil)
@@ -55,7 +60,7 @@ func New(
 	}
 	s := &Server{
 		config: config, spec: spec, db: db, keys: keys, keyring: keyring, log: log,
-		routes: http.NewServeMux(),
+		routes: http.NewServeMux(), allowance: newAllowance(config.TenantRate, config.TenantBurst),
 	}
 	generated := api.HandlerWithOptions(
 		api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{

@@ -1171,6 +1171,57 @@ func (e ProblemOutcomeUnknownStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemRateLimitedCode.
+const (
+	RateLimited ProblemRateLimitedCode = "rate_limited"
+)
+
+// Valid indicates whether the value is a known member of the ProblemRateLimitedCode enum.
+func (e ProblemRateLimitedCode) Valid() bool {
+	switch e {
+	case RateLimited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemRateLimitedKeyAction.
+const (
+	ProblemRateLimitedKeyActionKeep ProblemRateLimitedKeyAction = "keep"
+	ProblemRateLimitedKeyActionNew  ProblemRateLimitedKeyAction = "new"
+	ProblemRateLimitedKeyActionNone ProblemRateLimitedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemRateLimitedKeyAction enum.
+func (e ProblemRateLimitedKeyAction) Valid() bool {
+	switch e {
+	case ProblemRateLimitedKeyActionKeep:
+		return true
+	case ProblemRateLimitedKeyActionNew:
+		return true
+	case ProblemRateLimitedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemRateLimitedStatus.
+const (
+	N429 ProblemRateLimitedStatus = 429
+)
+
+// Valid indicates whether the value is a known member of the ProblemRateLimitedStatus enum.
+func (e ProblemRateLimitedStatus) Valid() bool {
+	switch e {
+	case N429:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemReplayForbiddenCode.
 const (
 	ReplayForbidden ProblemReplayForbiddenCode = "replay_forbidden"
@@ -2651,6 +2702,50 @@ type ProblemOutcomeUnknownKeyAction string
 // ProblemOutcomeUnknownStatus defines model for ProblemOutcomeUnknown.Status.
 type ProblemOutcomeUnknownStatus int32
 
+// ProblemRateLimited The tenant sends more requests than the server lets it. Nothing was consumed or stored: send the same request again, with the same key where it has one, after `Retry-After` (`retry_after_ms` has it exactly).
+type ProblemRateLimited struct {
+	Code ProblemRateLimitedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemRateLimitedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                     `json:"retryable"`
+	Status    ProblemRateLimitedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemRateLimitedCode defines model for ProblemRateLimited.Code.
+type ProblemRateLimitedCode string
+
+// ProblemRateLimitedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemRateLimitedKeyAction string
+
+// ProblemRateLimitedStatus defines model for ProblemRateLimited.Status.
+type ProblemRateLimitedStatus int32
+
 // ProblemReplayForbidden This key has an outcome, but the credential no longer allows the operation, so no part of the outcome is given. Ask an administrator of the tenant.
 type ProblemReplayForbidden struct {
 	Code ProblemReplayForbiddenCode `json:"code"`
@@ -2963,6 +3058,9 @@ type NotFound = ProblemNotFound
 
 // RequestTimeout The body did not arrive before the read deadline. Nothing was consumed: send it again with the same key.
 type RequestTimeout = ProblemRequestTimeout
+
+// TooManyRequests The tenant sends more requests than the server lets it. Nothing was consumed or stored: send the same request again, with the same key where it has one, after `Retry-After` (`retry_after_ms` has it exactly).
+type TooManyRequests = ProblemRateLimited
 
 // Unauthenticated The credential is missing, malformed, unknown, expired or revoked. Nothing was consumed.
 type Unauthenticated = ProblemUnauthenticated
@@ -4938,6 +5036,15 @@ type ProblemApplicationProblemPlusJSONResponse Problem
 
 type RequestTimeoutApplicationProblemPlusJSONResponse ProblemRequestTimeout
 
+type TooManyRequestsResponseHeaders struct {
+	RetryAfter *int32
+}
+type TooManyRequestsApplicationProblemPlusJSONResponse struct {
+	Body ProblemRateLimited
+
+	Headers TooManyRequestsResponseHeaders
+}
+
 type UnauthenticatedResponseHeaders struct {
 	WWWAuthenticate string
 }
@@ -5049,6 +5156,25 @@ func (response GetClientOrder404ApplicationProblemPlusJSONResponse) VisitGetClie
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClientOrder429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetClientOrder429ApplicationProblemPlusJSONResponse) VisitGetClientOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5313,6 +5439,25 @@ func (response PutOrder422ApplicationProblemPlusJSONResponse) VisitPutOrderRespo
 	return err
 }
 
+type PutOrder429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response PutOrder429ApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutOrder500ApplicationProblemPlusJSONResponse struct {
 	InternalApplicationProblemPlusJSONResponse
 }
@@ -5433,6 +5578,25 @@ func (response GetIdempotencyKey403ApplicationProblemPlusJSONResponse) VisitGetI
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdempotencyKey429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetIdempotencyKey429ApplicationProblemPlusJSONResponse) VisitGetIdempotencyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5644,6 +5808,25 @@ func (response ListOrders403ApplicationProblemPlusJSONResponse) VisitListOrdersR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrders429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListOrders429ApplicationProblemPlusJSONResponse) VisitListOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5910,6 +6093,25 @@ func (response CreateOrder422ApplicationProblemPlusJSONResponse) VisitCreateOrde
 	return err
 }
 
+type CreateOrder429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response CreateOrder429ApplicationProblemPlusJSONResponse) VisitCreateOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateOrder500ApplicationProblemPlusJSONResponse struct {
 	KeyedInternalApplicationProblemPlusJSONResponse
 }
@@ -6053,6 +6255,25 @@ func (response GetOrder404ApplicationProblemPlusJSONResponse) VisitGetOrderRespo
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrder429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetOrder429ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6249,6 +6470,25 @@ func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrde
 		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
 	}
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOrder429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response CancelOrder429ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
