@@ -60,7 +60,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 	a.server, err = httpapi.New(
 		ctx, httpapi.Config{
 			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
-			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst,
+			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
 		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), identity.NewKeyring(a.workers), log,
 	)
 	if err == nil {

@@ -39,6 +39,7 @@ var settings = []setting{
 	{"max-in-flight", "1024", "requests under way at once before 503 busy"},
 	{"tenant-rate", "0", "requests per second of one tenant, in this process, before 429 rate_limited; 0 for no limit"},
 	{"tenant-burst", "0", "requests that one tenant may send at once after a pause; 0 for as many as in a second"},
+	{"cors-origins", "", "origins whose pages may ask from a browser, such as https://shop.example, with commas between; none for none"},
 	{"acquire-timeout", "3s", "wait for a connection of the pool before 503 busy"},
 	{"statement-timeout", "5s", "PostgreSQL's statement_timeout; longer than any operation's wait"},
 	{"idle-in-transaction-timeout", "8s", "PostgreSQL's idle_in_transaction_session_timeout"},
@@ -62,6 +63,7 @@ type config struct {
 	MaxBody, MaxInFlight                         int64
 	SharedCommits, ReplayCache, TenantBurst      int
 	TenantRate                                   float64
+	Origins                                      []string
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -172,6 +174,10 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		err = errors.New("must not be negative")
 	}
 	fail("tenant-burst", err)
+	c.Origins, err = parseOrigins(k.String("cors-origins"))
+	for _, err := range unjoin(err) {
+		fail("cors-origins", err)
+	}
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},

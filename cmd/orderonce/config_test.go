@@ -109,25 +109,26 @@ func TestACommandsOwnDefaults(t *testing.T) {
 	}
 }
 
-// Whoever starts a server with eight mistakes is told eight, and not one after each restart.
+// Whoever starts a server with ten mistakes is told ten, and not one after each restart.
 func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	status, _, stderr := run(t, []string{"ORDERONCE_MAX_CONNECTIONS=0"}, "serve", "--max-body=many",
 		"--log-level=loud", "--drain-delay=-1s", "--stop-timeout=5", "--body-timeout=1h",
-		"--tenant-rate=-1", "--tenant-burst=-1")
+		"--tenant-rate=-1", "--tenant-burst=-1", "--cors-origins=*,https://shop.example/")
 	if status != 1 {
 		t.Errorf("status %d, want 1", status)
 	}
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	for _, name := range []string{
 		"max-connections", "max-body", "log-level", "drain-delay", "stop-timeout", "body-timeout", "tenant-rate", "tenant-burst",
+		`cors-origins: "*"`, `cors-origins: "https://shop.example/"`,
 	} {
 		if !strings.Contains(stderr, "orderonce: "+name) {
 			t.Errorf("%s is not named in\n%s", name, stderr)
 		}
 	}
-	if len(lines) != 8 {
-		t.Errorf("eight mistakes in %d lines:\n%s", len(lines), stderr)
+	if len(lines) != 10 {
+		t.Errorf("ten mistakes in %d lines:\n%s", len(lines), stderr)
 	}
 }
 

@@ -85,9 +85,11 @@ func TestProblemPageKeepsItsStyle(t *testing.T) {
 // These headers belong to one response: what is stored is what the business said.
 func TestProtectionIsNotStored(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
+	config := defaultConfig()
+	config.Origins = []string{shop}
+	w := setupWith(t, config)
 	key := freshKey()
-	first := w.place(key, order())
+	first := w.place(key, order(), with("Origin", shop))
 	w.must(unprotected(first.header))
 	var header string
 	w.must(w.connect().QueryRow(t.Context(), `SELECT string_agg(name, ' ' ORDER BY name)
@@ -98,4 +100,7 @@ func TestProtectionIsNotStored(t *testing.T) {
 	replay := w.place(key, order())
 	wantReplay(t, first, replay)
 	w.must(unprotected(replay.header))
+	if got := replay.header.Get(allowOrigin); got != "" {
+		t.Errorf("the replay is shared with %s, who asked first", got)
+	}
 }

@@ -21,7 +21,7 @@ import (
 	"orderonce/internal/postgres"
 )
 
-// Config bounds requests.
+// Config bounds requests, and says from where they may come.
 type Config struct {
 	MaxBody  int64         // bytes of a body
 	BodyRead time.Duration // the wait for a body
@@ -30,6 +30,8 @@ type Config struct {
 
 	TenantRate  float64 // requests per second of one tenant, counted likewise; then fault.RateLimited. 0 for no limit
 	TenantBurst int     // requests of one tenant at once, after a pause; 0 for as many as in a second
+
+	Origins []string // whose pages may ask from a browser, as browsers write them; none for no CORS
 }
 
 // Server answers the API. It is an http.Handler, safe for concurrent use.
@@ -46,6 +48,7 @@ type Server struct {
 	inFlight atomic.Int64
 
 	allowance *allowance
+	origins   map[string]bool
 }
 
 var _ api.StrictServerInterface = (*Server)(nil)
@@ -60,7 +63,10 @@ func New(
 	}
 	s := &Server{
 		config: config, spec: spec, db: db, keys: keys, keyring: keyring, log: log,
-		routes: http.NewServeMux(), allowance: newAllowance(config.TenantRate, config.TenantBurst),
+		routes: http.NewServeMux(), allowance: newAllowance(config.TenantRate, config.TenantBurst), origins: map[string]bool{},
+	}
+	for _, origin := range config.Origins {
+		s.origins[origin] = true
 	}
 	generated := api.HandlerWithOptions(
 		api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{
@@ -80,6 +86,7 @@ func New(
 // problem: http.ServeMux would redirect it, in HTML, or answer in plain text.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
+	s.share(w.Header(), r)
 	if p := r.URL.EscapedPath(); path.Clean("/"+p) != p {
 		s.lost.ServeHTTP(w, r)
 		return
@@ -109,7 +116,8 @@ func (s *Server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 
 var errUnrouted = fault.New(fault.NotFound, "There is no such route.")
 
-// unrouted answers where no operation matches: 405 with Allow where the path exists, 404 where it does not.
+// unrouted answers where no operation matches: a preflight, or 405 with Allow, where the path exists, and 404 where it
+// does not.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request, _ *call) error {
 	var allowed []string
 	for _, method := range []string{
@@ -123,6 +131,13 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request, _ *call) error
 	if len(allowed) == 0 {
 		return errUnrouted
 	}
+	if s.preflight(w, r, allowed) {
+		return nil
+	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return fault.New(fault.MethodNotAllowed, fmt.Sprintf("This route answers to %s.", strings.Join(allowed, ", ")))
+	detail := fmt.Sprintf("This route answers to %s.", strings.Join(allowed, ", "))
+	if len(s.origins) > 0 && isPreflight(r) {
+		detail += " Pages of this origin may not ask."
+	}
+	return fault.New(fault.MethodNotAllowed, detail)
 }
