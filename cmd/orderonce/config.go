@@ -147,10 +147,11 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		fail(name, err)
 		return n
 	}
+	connections := func(name string) int32 { return int32(count(name, 32)) } //nolint:gosec // read as 32 bits
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
-		MaxConnections: int32(count("max-connections", 32)), MaxBody: count("max-body", 64),
-		WorkerConnections: int32(count("worker-connections", 32)),
+		MaxConnections: connections("max-connections"), MaxBody: count("max-body", 64),
+		WorkerConnections: connections("worker-connections"),
 		MaxInFlight:       count("max-in-flight", 64),
 		Acquire:           duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),

@@ -53,7 +53,7 @@ func parseShare(text string) (float64, error) {
 	return percent / 100, nil
 }
 
-func drawn(share float64) bool { return rand.Float64() < share }
+func drawn(share float64) bool { return rand.Float64() < share } //nolint:gosec // chance, no secret
 
 // unheard takes an answer that nobody will get.
 type unheard struct{ http.ResponseWriter }

@@ -32,7 +32,7 @@ func (s *Server) GetIdempotencyKey(ctx context.Context, request api.GetIdempoten
 	case !state.Completed:
 		return api.GetIdempotencyKey200JSONResponse{State: api.Absent}, nil
 	}
-	status := int32(state.Status)
+	status := int32(state.Status) //nolint:gosec // an HTTP status
 	out := api.GetIdempotencyKey200JSONResponse{State: api.Completed, Status: &status, ExpiresAt: &state.Expires}
 	if state.Resource != nil && state.Resource.Type == orderResource {
 		path := orderPath(state.Resource.ID.String())

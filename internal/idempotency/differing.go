@@ -3,6 +3,7 @@ package idempotency
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 )
@@ -88,16 +89,17 @@ func decodeDigests(b []byte) (depth int, groups []group, err error) {
 			return 0, nil, errDigests
 		}
 		b = b[n:]
-		length, n := binary.Uvarint(b)
-		if n <= 0 || length > uint64(len(b)-n) || uint64(len(b)-n)-length < digestLength {
+		size, n := binary.Uvarint(b)
+		if n <= 0 || size > math.MaxInt32 || int(size) > len(b)-n-digestLength {
 			return 0, nil, errDigests
 		}
+		end := n + int(size)
 		var g group
 		var place strings.Builder
 		place.WriteString(before[:shared])
-		place.Write(b[n : n+int(length)])
+		place.Write(b[n:end])
 		g.place = place.String()
-		b = b[n+int(length):]
+		b = b[end:]
 		copy(g.hash[:], b)
 		b = b[digestLength:]
 		groups = append(groups, g)

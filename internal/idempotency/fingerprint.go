@@ -79,7 +79,7 @@ func digest(p *Parameters) []byte {
 	before := ""
 	for _, g := range groups {
 		shared := sharedPrefix(before, g.place)
-		out = binary.AppendUvarint(out, uint64(shared))
+		out = binary.AppendUvarint(out, uint64(shared)) //nolint:gosec // a length
 		out = frame(out, g.place[shared:])
 		out = append(out, g.hash[:]...)
 		before = g.place

@@ -55,7 +55,7 @@ func (p *Purger) Run(ctx context.Context) {
 			p.log.InfoContext(ctx, "purged idempotency records",
 				"rows", done.Rows, "oldest_overdue", done.Oldest.String(), "took", done.Took.String())
 		}
-		rest(ctx, purgeIdle/2+rand.N(purgeIdle))
+		rest(ctx, purgeIdle/2+rand.N(purgeIdle)) //nolint:gosec // chance, no secret
 	}
 }
 

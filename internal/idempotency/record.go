@@ -110,7 +110,7 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 		CreatedAt: c.createdAt,
 	}
 	if done := c.completion; done != nil {
-		status := int16(done.answer.Status)
+		status := int16(done.answer.Status) //nolint:gosec // an HTTP status
 		params.ResponseStatus, params.ResponseHeaders, params.ResponseBody = &status, done.headers, done.body
 		params.ResourceType, params.ResourceID = done.resource()
 		params.CompletedAt, params.ExpiresAt = &done.completedAt, &done.expiresAt
@@ -138,7 +138,7 @@ type result struct {
 
 func (r *result) Write(ctx context.Context, db postgres.DBTX) error {
 	done := r.completion
-	status := int16(done.answer.Status)
+	status := int16(done.answer.Status) //nolint:gosec // an HTTP status
 	params := idempotencydb.CompleteKeyParams{
 		TenantID: r.scope.Tenant, PrincipalID: r.scope.Principal, Operation: r.scope.Operation,
 		IdempotencyKey: string(r.scope.Key),

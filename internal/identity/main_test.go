@@ -108,7 +108,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind) {
 }
 
 // The ways in which a key stops giving access, as statements on the fixture's only tenant, principal and key.
-var endings = map[string]string{
+var endings = map[string]string{ //nolint:gosec // statements
 	"revoked":            "UPDATE api_keys SET revoked_at = now()",
 	"expired":            "UPDATE api_keys SET expires_at = now()",
 	"expired long ago":   "UPDATE api_keys SET expires_at = now() - interval '1 year'",

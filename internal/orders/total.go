@@ -12,7 +12,7 @@ import (
 func subtotal(items []Item) (int64, error) {
 	var total uint64
 	for _, item := range items {
-		high, line := bits.Mul64(uint64(item.Quantity), uint64(item.UnitPriceMinor))
+		high, line := bits.Mul64(uint64(item.Quantity), uint64(item.UnitPriceMinor)) //nolint:gosec // neither is negative
 		var carry uint64
 		total, carry = bits.Add64(total, line, 0)
 		if high != 0 || carry != 0 || total > math.MaxInt64 {
@@ -25,7 +25,7 @@ func subtotal(items []Item) (int64, error) {
 // share is percent hundredths of amount, rounded down. The product may need 128 bits; the quotient fits since
 // percent <= 100.
 func share(amount int64, percent int16) int64 {
-	high, low := bits.Mul64(uint64(amount), uint64(percent))
+	high, low := bits.Mul64(uint64(amount), uint64(percent)) //nolint:gosec // neither is negative
 	quotient, _ := bits.Div64(high, low, 100)
-	return int64(quotient)
+	return int64(quotient) //nolint:gosec // no more than amount
 }

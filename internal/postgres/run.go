@@ -58,7 +58,7 @@ func Pause(ctx context.Context, try int, err error) error {
 	if !errors.Is(err, ErrTransient) {
 		return nil
 	}
-	timer := time.NewTimer(rand.N(20 * time.Millisecond << min(try, 5)))
+	timer := time.NewTimer(rand.N(20 * time.Millisecond << min(try, 5))) //nolint:gosec // chance, no secret
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -146,8 +146,8 @@ func inProgress(a orderoncetest.Answer) bool {
 // order is an order that says whose it is, so that the account finds two of one key.
 func order(key string, more ...any) string {
 	changes := map[string]any{"metadata": map[string]any{"key": key}}
-	for i := 0; i < len(more); i += 2 {
-		changes[more[i].(string)] = more[i+1]
+	for pair := range slices.Chunk(more, 2) {
+		changes[pair[0].(string)] = pair[1]
 	}
 	return orderoncetest.Order(changes)
 }

@@ -109,7 +109,7 @@ func mkdirAll(dir string, acct account) error {
 	if acct.credential == nil {
 		return nil
 	}
-	return os.Chmod(dir, 0o755)
+	return os.Chmod(dir, 0o755) //nolint:gosec // PostgreSQL's account passes through; its data below are 0700
 }
 
 // takeLock locks the file for as long as this process lives: the kernel lets go of it after a kill -9, so

@@ -70,7 +70,7 @@ func TestClusterIsDurableUTF8AndAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, Options{Dir: tempDir(t), Settings: map[string]string{"max_connections": "23"}})
 	conn := connect(t, server.URL(Database))
-	for setting, want := range map[string]string{
+	for setting, want := range map[string]string{ //nolint:gosec // settings
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "server_encoding": "UTF8",
 		"lc_collate": "C", "max_connections": "23", "listen_addresses": "127.0.0.1", "TimeZone": "UTC",
 		"unix_socket_directories": "", "password_encryption": "scram-sha-256",

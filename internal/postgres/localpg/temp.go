@@ -25,7 +25,7 @@ func MkdirTemp() (string, error) {
 	if err != nil || os.Geteuid() != 0 {
 		return dir, err
 	}
-	return dir, os.Chmod(dir, 0o755)
+	return dir, os.Chmod(dir, 0o755) //nolint:gosec // as in mkdirAll
 }
 
 func isAbandoned(dir string) bool {
