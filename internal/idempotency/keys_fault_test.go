@@ -11,12 +11,13 @@ import (
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
-func setupProxied(t *testing.T) (*fixture, *proxy) {
+func setupProxied(t *testing.T) (*fixture, *postgrestest.Proxy) {
 	t.Helper()
 	direct := setup(t)
-	p, through := throughProxy(t, direct.url)
+	p, through := postgrestest.ThroughProxy(t, direct.url)
 	direct.exec("DROP TABLE things")
 	return setupThrough(t, direct.url, through), p
 }
@@ -26,11 +27,11 @@ func setupProxied(t *testing.T) (*fixture, *proxy) {
 func TestUnansweredCommitIsDecidedByTheClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		commit fate
+		commit postgrestest.Fate
 		winner int // the run whose thing is kept
 	}{
-		"lost on its way":       {lost, 1},
-		"arrived, not answered": {unanswered, 0},
+		"lost on its way":       {postgrestest.Lost, 1},
+		"arrived, not answered": {postgrestest.Unanswered, 0},
 	} {
 		for path, open := range map[string]bool{"staged": false, "open": true} {
 			t.Run(name+", "+path, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestUnansweredCommitIsDecidedByTheClaim(t *testing.T) {
 				}
 				var answers []idempotency.Answer
 				request := newRequest(t)
-				p.atCommit.Store(&c.commit)
+				p.AtCommit(c.commit)
 				outcome := f.do(request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
 					answer, err := create(ctx, tx)
 					answers = append(answers, answer)
@@ -69,12 +70,12 @@ func TestSecondClaimWaitsForACommitUnderWay(t *testing.T) {
 	t.Parallel()
 	f, p := setupProxied(t)
 	arrive := make(chan struct{})
-	var slow fate = func(cut, deliver func()) {
+	var slow postgrestest.Fate = func(cut, deliver func()) {
 		cut()
 		<-arrive
 		deliver()
 	}
-	p.atCommit.Store(&slow)
+	p.AtCommit(slow)
 	waiting := f.start(f.keys, newRequest(t), f.create)
 	f.poll("the second claim to wait for the first", func() bool { return f.waiters() == 1 })
 	close(arrive)
@@ -89,12 +90,7 @@ func TestSecondClaimWaitsForACommitUnderWay(t *testing.T) {
 func TestCommitThatCannotBeDecidedIsUnknown(t *testing.T) {
 	t.Parallel()
 	f, p := setupProxied(t)
-	var fatal fate = func(cut, deliver func()) {
-		_ = p.listener.Close() // nobody comes in after this COMMIT
-		cut()
-		deliver()
-	}
-	p.atCommit.Store(&fatal)
+	p.AtCommit(p.Last)
 	request := newRequest(t)
 	_, err := f.keys.Do(t.Context(), request, f.create)
 	f.wantFault(err, fault.OutcomeUnknown)

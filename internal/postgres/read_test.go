@@ -215,7 +215,7 @@ func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
 
 	// One that goes away later, too.
 	f, p := setupProxied(t)
-	p.vanish()
+	p.Vanish()
 	wantFault(t, f.db.Ping(t.Context()), fault.Unavailable)
 	wantFault(t, f.inTx(postgres.Unit{}, stage(middle, "new")), fault.Unavailable)
 }

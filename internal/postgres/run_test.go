@@ -7,6 +7,7 @@ import (
 
 	"orderonce/internal/fault"
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
 // run counts how often work runs.
@@ -99,13 +100,13 @@ func TestRunGoesOnWithoutItsCaller(t *testing.T) {
 func TestRunFindsWhatAnUnansweredCommitDid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		commit fate
+		commit postgrestest.Fate
 		found  bool
-	}{"lost on its way": {lost, false}, "arrived, not answered": {unanswered, true}} {
+	}{"lost on its way": {postgrestest.Lost, false}, "arrived, not answered": {postgrestest.Unanswered, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, p := setupProxied(t)
-			p.atCommit.Store(&c.commit)
+			p.AtCommit(c.commit)
 			var found bool
 			runs, err := f.run(t.Context(), func(ctx context.Context, tx *postgres.Tx) error {
 				if _, err := tx.DB(ctx); err != nil {
@@ -125,12 +126,7 @@ func TestRunFindsWhatAnUnansweredCommitDid(t *testing.T) {
 func TestRunDoesNotForgetAnUnansweredCommit(t *testing.T) {
 	t.Parallel()
 	f, p := setupProxied(t)
-	var fatal fate = func(cut, deliver func()) {
-		_ = p.listener.Close() // nobody comes in after this COMMIT
-		cut()
-		deliver()
-	}
-	p.atCommit.Store(&fatal)
+	p.AtCommit(p.Last)
 	_, err := f.run(t.Context(), stage(middle, "new"))
 	wantFault(t, err, fault.OutcomeUnknown)
 	wantPause(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"orderonce/internal/fault"
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
 // doomed is work whose server process is gone when it ends.
@@ -72,26 +73,26 @@ func TestFailedCommitIsUnknown(t *testing.T) {
 			"FOR EACH ROW EXECUTE FUNCTION refuse()")
 	}
 	for name, c := range map[string]struct {
-		prepare func(f *fixture, p *proxy)
+		prepare func(f *fixture, p *postgrestest.Proxy)
 		work    func(f *fixture) work
 		want    []string
 	}{
 		"the server process is gone": {
-			func(*fixture, *proxy) {}, func(f *fixture) work { return f.doomed(stage(middle)) }, nil,
+			func(*fixture, *postgrestest.Proxy) {}, func(f *fixture) work { return f.doomed(stage(middle)) }, nil,
 		},
 		"the server ends while it commits": {
-			func(f *fixture, _ *proxy) { inCommit(f, "PERFORM pg_terminate_backend(pg_backend_pid())") },
+			func(f *fixture, _ *postgrestest.Proxy) { inCommit(f, "PERFORM pg_terminate_backend(pg_backend_pid())") },
 			func(*fixture) work { return stage(middle, "new") }, nil,
 		},
 		"the server refuses to commit": {
-			func(f *fixture, _ *proxy) { inCommit(f, "RAISE EXCEPTION 'no'") },
+			func(f *fixture, _ *postgrestest.Proxy) { inCommit(f, "RAISE EXCEPTION 'no'") },
 			func(*fixture) work { return stage(middle, "new") }, nil,
 		},
 		"COMMIT is lost": {
-			func(_ *fixture, p *proxy) { p.atCommit.Store(&lost) }, func(*fixture) work { return stage(middle, "new") }, nil,
+			func(_ *fixture, p *postgrestest.Proxy) { p.AtCommit(postgrestest.Lost) }, func(*fixture) work { return stage(middle, "new") }, nil,
 		},
 		"the answer is lost": {
-			func(_ *fixture, p *proxy) { p.atCommit.Store(&unanswered) },
+			func(_ *fixture, p *postgrestest.Proxy) { p.AtCommit(postgrestest.Unanswered) },
 			func(*fixture) work { return stage(middle, "new") },
 			[]string{"claim", "new"},
 		},

@@ -8,14 +8,15 @@ import (
 	"github.com/google/uuid"
 
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
 // setupProxied lets the pool, of one connection, reach the database through a proxy.
-func setupProxied(t *testing.T) (*fixture, *proxy) {
+func setupProxied(t *testing.T) (*fixture, *postgrestest.Proxy) {
 	t.Helper()
-	var p *proxy
+	var p *postgrestest.Proxy
 	f := setupWith(t, func(c *postgres.Config) {
-		p, c.URL = throughProxy(t, c.URL)
+		p, c.URL = postgrestest.ThroughProxy(t, c.URL)
 		c.MaxConns = 1
 	})
 	return f, p
@@ -28,7 +29,7 @@ func TestUnitThatOnlyStagesCostsTwoRoundTrips(t *testing.T) {
 	f, p := setupProxied(t)
 	run := func(names ...thing) int {
 		unit := postgres.Unit{First: []postgres.Staged{{Kind: early, Row: names[0]}}}
-		return p.count(func() { f.mustTx(unit, stage(middle, names[1:]...)) })
+		return p.Count(func() { f.mustTx(unit, stage(middle, names[1:]...)) })
 	}
 	run("a", "b")
 	for _, names := range [][]thing{{"c"}, {"d", "e"}, {"f", "g", "h", "i", "j"}} {
@@ -49,7 +50,7 @@ func TestOpenUnitCostsOneRoundTripMoreAndOneForEachStatement(t *testing.T) {
 	f, p := setupProxied(t)
 	run := func(try string, statements int) int {
 		unit := postgres.Unit{First: []postgres.Staged{{Kind: early, Row: thing("a" + try)}}}
-		return p.count(func() {
+		return p.Count(func() {
 			f.mustTx(unit, func(ctx context.Context, tx *postgres.Tx) error {
 				db, err := tx.DB(ctx)
 				if err != nil {

@@ -1,4 +1,4 @@
-package postgres_test
+package postgrestest
 
 import (
 	"bytes"
@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// proxy stands between the pool and PostgreSQL: it counts round trips, and cuts a connection at the one moment that
+// Proxy stands between a pool and PostgreSQL: it counts round trips, and cuts a connection at the one moment that
 // matters, while COMMIT is under way.
-type proxy struct {
+type Proxy struct {
 	listener net.Listener
 	server   string // host and port
-	atCommit atomic.Pointer[fate]
+	atCommit atomic.Pointer[Fate]
 	ends     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -25,40 +25,49 @@ type proxy struct {
 	asked bool // the client spoke last
 }
 
-// fate is what becomes of the next COMMIT: cut ends the client's connection, deliver brings the COMMIT to the server.
-// Afterwards both connections end.
-type fate func(cut, deliver func())
+// Fate is what becomes of a COMMIT: cut ends the client's connection, deliver brings the COMMIT to the server. Afterwards
+// both connections end.
+type Fate func(cut, deliver func())
 
 // The fates. An unanswered COMMIT looks the same to the client whether it arrived or not.
 var (
-	lost       fate = func(cut, _ func()) { cut() }
-	unanswered fate = func(cut, deliver func()) { cut(); deliver() }
+	Lost       Fate = func(cut, _ func()) { cut() }
+	Unanswered Fate = func(cut, deliver func()) { cut(); deliver() }
 )
 
-// throughProxy starts a proxy for the database at url and returns the URL that leads through it.
-func throughProxy(t *testing.T, to string) (p *proxy, through string) {
-	t.Helper()
+// Last is a Fate: an unanswered COMMIT after which nobody comes in to ask what became of it.
+func (p *Proxy) Last(cut, deliver func()) {
+	_ = p.listener.Close()
+	Unanswered(cut, deliver)
+}
+
+// ThroughProxy starts a proxy for the database at a URL and returns the URL that leads through it.
+func ThroughProxy(tb testing.TB, to string) (p *Proxy, through string) {
+	tb.Helper()
 	u, err := url.Parse(to)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	p = &proxy{listener: listener, server: u.Host}
-	p.ends.Go(func() { p.serve(context.WithoutCancel(t.Context())) })
-	t.Cleanup(func() {
-		p.vanish()
+	p = &Proxy{listener: listener, server: u.Host}
+	p.ends.Go(func() { p.serve(context.WithoutCancel(tb.Context())) })
+	tb.Cleanup(func() {
+		p.Vanish()
 		p.ends.Wait()
 	})
 	u.Host = listener.Addr().String()
 	return p, u.String()
 }
 
-// vanish cuts all connections and refuses new ones: the database is gone.
-func (p *proxy) vanish() {
+// AtCommit decides about the next COMMIT.
+func (p *Proxy) AtCommit(fate Fate) { p.atCommit.Store(&fate) }
+
+// Vanish cuts all connections and refuses new ones: the database is gone.
+func (p *Proxy) Vanish() {
 	_ = p.listener.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +77,7 @@ func (p *proxy) vanish() {
 	}
 }
 
-func (p *proxy) serve(ctx context.Context) {
+func (p *Proxy) serve(ctx context.Context) {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -85,7 +94,7 @@ func (p *proxy) serve(ctx context.Context) {
 		gone := p.gone
 		p.mu.Unlock()
 		if gone {
-			p.vanish()
+			p.Vanish()
 		}
 		p.ends.Go(func() { p.up(client, server.(*net.TCPConn)) })
 		p.ends.Go(func() { p.down(client, server) })
@@ -93,7 +102,7 @@ func (p *proxy) serve(ctx context.Context) {
 }
 
 // up carries the client's words. COMMIT comes alone: the client has waited for the answers to all that it sent before.
-func (p *proxy) up(client net.Conn, server *net.TCPConn) {
+func (p *Proxy) up(client net.Conn, server *net.TCPConn) {
 	// Not Close: it would take back what the server has not read yet.
 	defer server.CloseWrite() //nolint:errcheck // the connection may be gone, which is what is wanted
 	buf := make([]byte, 1<<16)
@@ -121,7 +130,7 @@ func (p *proxy) up(client net.Conn, server *net.TCPConn) {
 }
 
 // down carries the server's answers.
-func (p *proxy) down(client, server net.Conn) {
+func (p *Proxy) down(client, server net.Conn) {
 	defer server.Close()
 	defer client.Close()
 	buf := make([]byte, 1<<16)
@@ -139,8 +148,8 @@ func (p *proxy) down(client, server net.Conn) {
 	}
 }
 
-// count is the number of round trips that do takes.
-func (p *proxy) count(do func()) int {
+// Count is the number of round trips that do takes.
+func (p *Proxy) Count(do func()) int {
 	p.mu.Lock()
 	before := p.trips
 	p.mu.Unlock()
