@@ -99,7 +99,7 @@ func TestFiltersNarrowTheList(t *testing.T) {
 		"none":           {orders.Filter{}, []uuid.UUID{of.ID, plain.ID}},
 		"pending":        {orders.Filter{Status: text("pending")}, []uuid.UUID{of.ID}},
 		"confirmed":      {orders.Filter{Status: text("confirmed")}, []uuid.UUID{plain.ID}},
-		"no such status": {orders.Filter{Status: text("lost")}, nil},
+		"rejected":       {orders.Filter{Status: text("rejected")}, nil},
 		"checkout":       {orders.Filter{CheckoutID: text(checkout)}, []uuid.UUID{of.ID}},
 		"other checkout": {orders.Filter{CheckoutID: text("chk_2")}, nil},
 		"empty checkout": {orders.Filter{CheckoutID: text("")}, nil},

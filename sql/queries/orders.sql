@@ -36,7 +36,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id) AND version = sqlc.a
 SELECT * FROM orders
 WHERE tenant_id = sqlc.arg(tenant_id)
   AND id < sqlc.arg(before)
-  AND (sqlc.narg(status)::text IS NULL OR status = sqlc.narg(status))
+  AND (sqlc.narg(status)::order_status IS NULL OR status = sqlc.narg(status))
   AND (sqlc.narg(checkout_id)::text IS NULL OR checkout_id = sqlc.narg(checkout_id))
 ORDER BY id DESC
 LIMIT sqlc.arg(page_size);

@@ -99,7 +99,7 @@ const listOrders = `-- name: ListOrders :many
 SELECT tenant_id, id, principal_id, checkout_id, client_order_id, customer_id, currency, status, items, subtotal_minor, discount_minor, total_minor, coupon_code, shipping_address_id, metadata, version, created_at FROM orders
 WHERE tenant_id = $1
   AND id < $2
-  AND ($3::text IS NULL OR status = $3)
+  AND ($3::order_status IS NULL OR status = $3)
   AND ($4::text IS NULL OR checkout_id = $4)
 ORDER BY id DESC
 LIMIT $5
