@@ -109,17 +109,23 @@ func checkSchema(ctx context.Context, c config) error {
 type ready struct {
 	BaseURL     string            `json:"base_url"`
 	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
+	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, where it was asked for
 	PIDs        map[string]int    `json:"pids"`
 	Keys        map[string]string `json:"keys,omitempty"` // in dev; an API key for each demo tenant
 }
 
 // run answers requests until ctx ends or failed does, and then stops in order: readiness turns false, new traffic
 // gets time to go elsewhere, the requests under way end, the pool closes.
-func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(baseURL string) error) error {
+func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(r ready) error) (err error) {
 	defer a.close()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	debugging, err := listenDebug(ctx, a.config.DebugListen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, debugging.close()) }()
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { idempotency.NewPurger(a.workers, a.log).Run(purging) })
@@ -139,7 +145,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	if err := started("http://" + listener.Addr().String()); err != nil {
+	if err := started(ready{BaseURL: "http://" + listener.Addr().String(), DebugURL: debugging.address()}); err != nil {
 		return errors.Join(err, server.Close(), <-served)
 	}
 	select {

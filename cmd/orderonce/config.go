@@ -49,6 +49,7 @@ var settings = []setting{
 	{"max-body", "262144", "bytes of a request's body before 413"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
+	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
 }
 
 // config is the settings, checked.
@@ -64,6 +65,7 @@ type config struct {
 	SharedCommits, ReplayCache, TenantBurst      int
 	TenantRate                                   float64
 	Origins                                      []string
+	DebugListen                                  string
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -74,6 +76,7 @@ func addSettings(cmd *cobra.Command, names ...string) {
 		}
 	}
 	cmd.Flags().String("config", "", "YAML file of settings")
+	_ = cmd.Flags().MarkHidden("debug-listen") // refuses only where the command has no such flag
 }
 
 // loadSettings merges defaults, file, environment and flags, later ones winning.
@@ -152,7 +155,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
 		MaxConnections: connections("max-connections"), MaxBody: count("max-body", 64),
 		WorkerConnections: connections("worker-connections"),
-		MaxInFlight:       count("max-in-flight", 64),
+		MaxInFlight:       count("max-in-flight", 64), DebugListen: k.String("debug-listen"),
 		Acquire:           duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
@@ -179,6 +182,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	for _, err := range unjoin(err) {
 		fail("cors-origins", err)
 	}
+	fail("debug-listen", debugAddress(c.DebugListen))
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},

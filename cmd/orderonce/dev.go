@@ -76,9 +76,10 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 		a.close()
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
-	return a.run(ctx, dropResponses(a.server, drop), failed, func(baseURL string) error {
-		printWelcome(cmd.OutOrStdout(), baseURL, c.DatabaseURL, keys, drop)
-		return writeReady(c.ReadyFile, ready{BaseURL: baseURL, DatabaseURL: c.DatabaseURL, PIDs: pids, Keys: keys})
+	return a.run(ctx, dropResponses(a.server, drop), failed, func(r ready) error {
+		printWelcome(cmd.OutOrStdout(), r.BaseURL, c.DatabaseURL, keys, drop)
+		r.DatabaseURL, r.PIDs, r.Keys = c.DatabaseURL, pids, keys
+		return writeReady(c.ReadyFile, r)
 	})
 }
 

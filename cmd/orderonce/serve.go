@@ -23,9 +23,10 @@ listener closes and the requests under way end. The database must be migrated (o
 			if err != nil {
 				return err
 			}
-			return a.run(cmd.Context(), a.server, nil, func(baseURL string) error {
-				log.Info("ready", "base_url", baseURL)
-				return writeReady(c.ReadyFile, ready{BaseURL: baseURL, PIDs: map[string]int{"server": os.Getpid()}})
+			return a.run(cmd.Context(), a.server, nil, func(r ready) error {
+				log.Info("ready", "base_url", r.BaseURL)
+				r.PIDs = map[string]int{"server": os.Getpid()}
+				return writeReady(c.ReadyFile, r)
 			})
 		},
 	}
