@@ -33,7 +33,7 @@ var floor = map[string]int{
 	"outbox": 2, "idempotency": 2, "identity": 2,
 	"effects": 3, "tasks": 3,
 	"orders": 4, "imports": 4,
-	"httpapi": 5, "sandbox": 5,
+	"httpapi": 5, "sandbox": 5, "load": 5,
 }
 
 // neighbours may be imported although they are not lower, strangers may not although they are.
@@ -46,6 +46,10 @@ var (
 		"effects": {"idempotency"},
 		"orders":  {"idempotency"},
 		"imports": {"idempotency"},
+		"load": {
+			"fault", "faultpoint", "telemetry", "postgres", "outbox", "idempotency", "identity", "effects", "tasks", "orders",
+			"imports",
+		},
 		"sandbox": {"outbox", "idempotency", "identity", "effects", "tasks", "orders", "imports"},
 	}
 )
