@@ -40,7 +40,7 @@ lint: ## Checks format, habits, the floors and the SQL
 vuln: ## Looks for known vulnerabilities in reach of the code; ARGS=--stdlib fails on Go's own too
 	scripts/vuln.sh $(ARGS)
 
-bench: postgres ## Measures the server against pgbench on this machine
+bench: postgres ## Measures the server against pgbench on this machine; ARGS="-all", "-storm", "-help" …
 	go run ./test/bench $(ARGS)
 
 fuzz: postgres ## Fuzzes each fuzz target for FUZZTIME (10s)

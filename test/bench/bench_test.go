@@ -3,118 +3,50 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"orderonce/internal/load"
 )
 
-// stub answers as the server does: the first time with 201, from then on with the same body as a replay.
-type stub struct {
-	mu       sync.Mutex
-	answers  map[string]string
-	checkout map[string]bool
-	lose     bool // the replay's body is another
-}
-
-func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var body struct {
-		CheckoutID string           `json:"checkout_id"`
-		Items      []map[string]any `json:"items"`
-	}
-	err := json.NewDecoder(r.Body).Decode(&body)
-	if err != nil || r.Header.Get("Authorization") != "Bearer secret" || len(body.Items) != 2 {
-		http.Error(w, "not an order", http.StatusBadRequest)
-		return
-	}
-	key := r.Header.Get("Idempotency-Key")
-	first, again := s.answers[key]
-	if !again {
-		if s.checkout[body.CheckoutID] {
-			http.Error(w, "this checkout has an order", http.StatusConflict)
-			return
-		}
-		first = "answer to " + key
-		s.answers[key], s.checkout[body.CheckoutID] = first, true
-		w.Header().Set("Idempotency-Replayed", "false")
-	} else {
-		w.Header().Set("Idempotency-Replayed", "true")
-		if s.lose {
-			first = "another " + key
-		}
-	}
-	w.WriteHeader(http.StatusCreated)
-	_, _ = io.WriteString(w, first) //nolint:gosec // the generator reads it, no browser; it may be gone
-}
-
-// generateAgainst runs a whole generator and returns its two tallies.
-func generateAgainst(t *testing.T, s *stub, j job) (warm, measured tally, err error) {
-	t.Helper()
-	s.answers, s.checkout = map[string]string{}, map[string]bool{}
-	server := httptest.NewServer(s)
+// A generator reads a job and then lengths, and writes what each phase has brought.
+func TestTheGeneratorWorksInPhases(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer server.Close()
-	j.Address, j.Credential = strings.TrimPrefix(server.URL, "http://"), "secret"
+	target, err := load.ParseTarget(server.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var in, out bytes.Buffer
-	for _, value := range []any{j, struct{}{}} {
-		if err := json.NewEncoder(&in).Encode(value); err != nil {
+	say := json.NewEncoder(&in)
+	for _, value := range []any{load.Job{Target: target, Connections: 3, Work: load.Get, Path: "/livez"}, time.Duration(0), time.Millisecond} {
+		if err := say.Encode(value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := generate(&in, &out); err != nil {
-		return tally{}, tally{}, err
-	}
-	decoder := json.NewDecoder(&out)
-	for _, into := range []*tally{&warm, &measured} {
-		if err := decoder.Decode(into); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return warm, measured, nil
-}
-
-func TestTheGeneratorCountsEveryOrder(t *testing.T) {
-	t.Parallel()
-	s := &stub{}
-	warm, measured, err := generateAgainst(t, s, job{
-		Connections: 3, Warmup: 20 * time.Millisecond, Measure: 50 * time.Millisecond,
-	})
-	if err != nil {
+	if err := generate(t.Context(), &in, &out); err != nil {
 		t.Fatal(err)
 	}
-	if got := warm.Answers + measured.Answers; got != int64(len(s.answers)) || measured.Answers == 0 {
-		t.Errorf("the generator counted %d and %d orders, the server %d", warm.Answers, measured.Answers, len(s.answers))
+	said := json.NewDecoder(&out)
+	var first, second phase
+	if err := said.Decode(&first); err != nil || first.Answers != 3 {
+		t.Errorf("the first phase: %+v, %v", first, err)
 	}
-	if measured.P50 <= 0 || measured.P99 < measured.P50 || measured.Elapsed < 50*time.Millisecond {
-		t.Errorf("times make no sense: %+v", measured)
+	if err := said.Decode(&second); err != nil || second.Answers < 3 || second.Elapsed < time.Millisecond {
+		t.Errorf("the second phase: %+v, %v", second, err)
 	}
-}
-
-func TestTheGeneratorReplaysWhatItPlaced(t *testing.T) {
-	t.Parallel()
-	s := &stub{}
-	_, measured, err := generateAgainst(t, s, job{
-		Connections: 2, Warmup: time.Millisecond, Measure: 50 * time.Millisecond, Replay: 9,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.answers) != 10 || measured.Answers == 0 { // 9, shared evenly
-		t.Errorf("%d orders were placed and %d replays counted", len(s.answers), measured.Answers)
-	}
-}
-
-func TestTheGeneratorBelievesNoOtherReplay(t *testing.T) {
-	t.Parallel()
-	_, _, err := generateAgainst(t, &stub{lose: true}, job{
-		Connections: 1, Warmup: time.Millisecond, Measure: time.Millisecond, Replay: 1,
-	})
-	if err == nil || !strings.Contains(err.Error(), "a repeated order was answered") {
-		t.Errorf("a replay with another body was counted: %v", err)
+	if said.More() {
+		t.Error("there were only two phases")
 	}
 }
 
@@ -138,36 +70,9 @@ tps = 3504.215687 (without initial connection time)
 	if _, err := parsePgbench("pgbench: error"); err == nil {
 		t.Error("a missing figure went unseen")
 	}
-}
-
-func TestSpread(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		values           []float64
-		min, median, max float64
-	}{
-		{[]float64{3, 1, 2}, 1, 2, 3},
-		{[]float64{4, 1, 2, 3}, 1, 2.5, 4},
-		{[]float64{7}, 7, 7, 7},
-		{nil, 0, 0, 0},
-	} {
-		if s := spreadOf(c.values); s.Min != c.min || s.Median != c.median || s.Max != c.max {
-			t.Errorf("%v: %+v", c.values, s)
-		}
-	}
-}
-
-func TestRatiosAreTakenWithinARound(t *testing.T) {
-	t.Parallel()
-	r := report{Measurements: []measurement{
-		{Round: 1, Leg: naive64, PerSecond: 100},
-		{Round: 1, Leg: create64, PerSecond: 200},
-		{Round: 2, Leg: naive64, PerSecond: 50},
-		{Round: 2, Leg: create64, PerSecond: 200},
-	}}
-	r.compare()
-	if len(r.Ratios) == 0 || r.Ratios[0].Name != create64 || r.Ratios[0].Min != 2 || r.Ratios[0].Max != 4 {
-		t.Errorf("got %+v", r.Ratios)
+	const idle = "number of transactions actually processed: 0\nnumber of failed transactions: 0 (NaN%)\n"
+	if got, err := parsePgbench(idle); err != nil || got != (pgbenchResult{}) {
+		t.Errorf("of a busy machine: %+v, %v", got, err)
 	}
 }
 
@@ -176,4 +81,99 @@ func TestTextLiteralHasNoVariables(t *testing.T) {
 	if got, want := textLiteral(`{"a":1,"b":"it's \n"}`), `E'{"a"\x3a1,"b"\x3a"it\'s \\n"}'`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]options{
+		"":                                {table: true},
+		"-storm":                          {storm: true},
+		"-growth 1000,2000":               {growth: []int{1000, 2000}},
+		"-soak 10m":                       {soak: 10 * time.Minute},
+		"-all":                            {table: true, storm: true, growth: []int{100_000, 1_000_000, 5_000_000}},
+		"-all -growth 1000":               {table: true, storm: true, growth: []int{1000}},
+		"-render a.json,b.json -svg c":    {table: true, render: []string{"a.json", "b.json"}, svg: "c"},
+		"-serve --shared-commits=1":       {table: true, serve: []string{"--shared-commits=1"}},
+		"-profile p -rounds 1 -seconds 3": {table: true, profile: "p", rounds: 1, measure: 3 * time.Second},
+	} {
+		var complaints strings.Builder
+		got, err := parse(strings.Fields(args), &complaints)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		want.rounds, want.measure = or(want.rounds, 5), or(want.measure, 6*time.Second)
+		want.svg = or(want.svg, "bench-out/bench.svg")
+		want.warmup, want.out, want.only = 1500*time.Millisecond, "bench-out/bench.json", got.only
+		if len(want.serve) == 0 {
+			want.serve = []string{}
+		}
+		same := cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b })
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}), same); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", args, diff)
+		}
+	}
+	for _, args := range []string{
+		"-rounds 0", "-seconds 2", "-warmup 2m", "-only (", "-soak 1s", "-growth many", "-growth 2000,1000", "-growth 10",
+		"-render a.json -svg=", "now", "-unknown",
+	} {
+		var complaints strings.Builder
+		if _, err := parse(strings.Fields(args), &complaints); err == nil || complaints.Len() == 0 {
+			t.Errorf("%s was taken, or refused without a word: %v", args, err)
+		}
+	}
+}
+
+func or[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+func TestDebugPagesAreRead(t *testing.T) {
+	t.Parallel()
+	const page = "heap profile: 1: 2\n# HeapAlloc = 4718592\n# HeapSys = 9\n"
+	if got, err := numberAfter(page, "# HeapAlloc = "); err != nil || got != 4718592 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := numberAfter("VmPeak:\t 1 kB\nVmRSS:\t   50176 kB\n", "VmRSS:"); err != nil || got != 50176 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := numberAfter(page, "# Absent = "); err == nil {
+		t.Error("a line that is not there went unseen")
+	}
+	if got := fileName("create c64 beside 1 M, round 2"); got != "create-c64-beside-1-M-round-2" {
+		t.Errorf("a file's name is %s", got)
+	}
+}
+
+func TestTrend(t *testing.T) {
+	t.Parallel()
+	heap := func(v vitals) float64 { return v.Heap }
+	got := trendOf([]vitals{{At: 0, Heap: 5}, {At: 1800, Heap: 9}, {At: 3600, Heap: 7}}, heap)
+	if want := (trend{first: 5, last: 7, min: 5, max: 9, slope: 2}); got != want {
+		t.Errorf("%+v", got)
+	}
+	if got := trendOf([]vitals{{At: 3, Heap: 5}}, heap); got != (trend{5, 5, 5, 5, 0}) {
+		t.Errorf("of one: %+v", got)
+	}
+	if got := trendOf(nil, heap); got != (trend{}) {
+		t.Errorf("of none: %+v", got)
+	}
+}
+
+// readReport reads the report that the pictures and tables of the tests are of.
+func readReport(t *testing.T) report {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -72,7 +72,10 @@ func bytesLiteral(b []byte) string { return `'\x` + hex.EncodeToString(b) + "'" 
 
 func (n *naive) empty(ctx context.Context) error {
 	_, err := n.db.Exec(ctx, "TRUNCATE naive.idempotency_requests, naive.orders, naive.order_lines, naive.outbox_events")
-	return err
+	if err != nil {
+		return fmt.Errorf("empty the naive tables: %w", err)
+	}
+	return nil
 }
 
 func (n *naive) with(clients int) func(context.Context) (measurement, error) {
@@ -188,6 +191,9 @@ func parsePgbench(out string) (pgbenchResult, error) {
 		}
 		n, _ := strconv.ParseFloat(match[1], 64) // the pattern lets only numbers through
 		return n
+	}
+	if done := number(transactions); done == 0 {
+		return pgbenchResult{}, err // of a machine that is busy elsewhere: there are no times to tell
 	}
 	result := pgbenchResult{done: int64(number(transactions)), perSecond: number(throughput), meanMillis: number(latency)}
 	if failed := number(failures); failed > 0 && err == nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"orderonce/internal/load"
 )
 
 // rows counts what is in the tables of a contender: one row each for every order.
@@ -42,20 +44,25 @@ type sample struct {
 	Body                      []byte
 	Payload                   string
 	CustomerPrefix            string
+	Order, Checkout           string
 }
+
+func (s sample) original() original { return original{s.Order, s.Checkout} }
 
 // takeSample returns the order whose event is of middling length.
 func takeSample(ctx context.Context, db *pgx.Conn) (sample, error) {
-	s := sample{CustomerPrefix: customerPrefix}
+	s := sample{CustomerPrefix: load.CustomerPrefix}
 	err := db.QueryRow(ctx, `
 		SELECT r.tenant_id::text, r.principal_id::text, r.fingerprint, r.field_digests, r.response_headers::text,
-		       o.metadata::text, r.response_body, e.payload::text
+		       o.metadata::text, r.response_body, e.payload::text,
+		       o.id::text, o.checkout_id
 		FROM idempotency_requests r
 		JOIN orders o ON (o.tenant_id, o.id) = (r.tenant_id, r.resource_id)
 		JOIN outbox_events e ON (e.tenant_id, e.aggregate_id) = (o.tenant_id, o.id)
 		ORDER BY length(e.payload::text)
 		OFFSET (SELECT count(*) / 2 FROM orders) LIMIT 1`).
-		Scan(&s.Tenant, &s.Principal, &s.Fingerprint, &s.FieldDigests, &s.Headers, &s.Metadata, &s.Body, &s.Payload)
+		Scan(&s.Tenant, &s.Principal, &s.Fingerprint, &s.FieldDigests, &s.Headers, &s.Metadata, &s.Body, &s.Payload,
+			&s.Order, &s.Checkout)
 	if err != nil {
 		return sample{}, fmt.Errorf("look at an order of the server: %w", err)
 	}

@@ -5,25 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"orderonce/internal/load"
 )
 
-// server is orderonce serve, a process of its own with a database of its own.
+// server is orderonce serve, a process of its own on a database that it may share with others.
 type server struct {
-	cluster    *cluster
-	options    options
-	db         *pgx.Conn
-	binary     string
-	url        string // of its database
-	address    string // host:port
-	credential string
+	*database
+	stage   *stage
+	name    string
+	address string // host:port
+	debug   string // base URL of its profiles; empty where it was not asked for them
 
 	cmd   *exec.Cmd
 	log   string
@@ -34,35 +32,22 @@ type server struct {
 // startPatience bounds the build of the binary, and again the start of the server.
 const startPatience = 5 * time.Minute
 
-func startServer(ctx context.Context, c *cluster, opts options) (_ *server, err error) {
-	s := &server{cluster: c, options: opts, binary: opts.binary, log: filepath.Join(c.dir, "server.log"), ended: make(chan struct{})}
-	url, err := c.newDatabase(ctx, "server")
-	if err != nil {
-		return nil, err
+// buildServer builds the command into a folder.
+func buildServer(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "orderonce")
+	_, err := output(ctx, "go", "build", "-o", binary, "orderonce/cmd/orderonce")
+	return binary, err
+}
+
+// serve starts a server with further arguments beside those of the options.
+func (s *stage) serve(ctx context.Context, d *database, name string, args ...string) (*server, error) {
+	v := &server{
+		database: d, stage: s, name: name, log: filepath.Join(s.cluster.dir, name+".log"), ended: make(chan struct{}),
 	}
-	s.url = url
-	if s.binary == "" {
-		s.binary = filepath.Join(c.dir, "orderonce")
-		if _, err := output(ctx, "go", "build", "-o", s.binary, "orderonce/cmd/orderonce"); err != nil {
-			return nil, err
-		}
+	if err := v.start(ctx, append(s.arguments(), args...)); err != nil {
+		return nil, errors.Join(err, v.stop())
 	}
-	if _, err := output(ctx, s.binary, "migrate", "up", "--database-url", url); err != nil {
-		return nil, err
-	}
-	key, err := output(ctx, s.binary, "keys", "create", "--tenant", "bench", "--principal", "bench",
-		"--scopes", "orders:create,orders:read", "--database-url", url)
-	if err != nil {
-		return nil, err
-	}
-	s.credential = strings.TrimSpace(key)
-	if s.db, err = pgx.Connect(ctx, url); err != nil {
-		return nil, err
-	}
-	if err := s.serve(ctx, s.binary, url); err != nil {
-		return nil, errors.Join(err, s.stop(ctx))
-	}
-	return s, nil
+	return v, nil
 }
 
 // output runs a command to its end and returns what it printed.
@@ -79,15 +64,24 @@ func output(ctx context.Context, program string, args ...string) (string, error)
 	return string(out), nil
 }
 
-func (s *server) serve(ctx context.Context, binary, databaseURL string) error {
+// arguments are those that every server of the run gets.
+func (s *stage) arguments() []string {
+	if s.options.profile == "" && s.options.soak == 0 {
+		return slices.Clone(s.options.serve)
+	}
+	return append([]string{"--debug-listen", "127.0.0.1:0"}, s.options.serve...)
+}
+
+func (s *server) start(ctx context.Context, args []string) error {
 	log, err := os.Create(s.log)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	ready := filepath.Join(s.cluster.dir, "ready.json")
-	args := []string{"serve", "--database-url", databaseURL, "--listen", "127.0.0.1:0", "--ready-file", ready}
-	s.cmd = command(ctx, binary, append(args, s.options.serve...)...)
+	note := filepath.Join(s.cluster.dir, s.name+".ready.json")
+	s.cmd = command(ctx, s.binary, append([]string{
+		"serve", "--database-url", s.url, "--listen", "127.0.0.1:0", "--ready-file", note,
+	}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
@@ -109,20 +103,26 @@ func (s *server) serve(ctx context.Context, binary, databaseURL string) error {
 			return fmt.Errorf("wait for the server: %w", s.complaint(ctx.Err()))
 		case <-tick.C:
 		}
-		var note struct {
-			BaseURL string `json:"base_url"`
+		var ready struct {
+			BaseURL  string `json:"base_url"`
+			DebugURL string `json:"debug_url"`
 		}
-		text, err := os.ReadFile(ready)
-		if err != nil || json.Unmarshal(text, &note) != nil {
+		text, err := os.ReadFile(note)
+		if err != nil || json.Unmarshal(text, &ready) != nil {
 			continue // not there yet, or not whole
 		}
-		base, err := url.Parse(note.BaseURL)
+		target, err := load.ParseTarget(ready.BaseURL, "")
 		if err != nil {
 			return fmt.Errorf("the server's base_url: %w", err)
 		}
-		s.address = base.Host
+		s.address, s.debug = target.Address, ready.DebugURL
 		return nil
 	}
+}
+
+// target is this server, for the tenant of a credential.
+func (s *server) target(credential string) load.Target {
+	return load.Target{Address: s.address, Host: s.address, Key: credential}
 }
 
 // complaint adds the last that the server said to an error.
@@ -137,8 +137,7 @@ func (s *server) complaint(err error) error {
 }
 
 // stop ends the server; that it had ended before is an error.
-func (s *server) stop(ctx context.Context) error {
-	_ = s.db.Close(context.WithoutCancel(ctx))
+func (s *server) stop() error {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return nil
 	}
@@ -156,10 +155,3 @@ func (s *server) stop(ctx context.Context) error {
 	}
 	return nil
 }
-
-func (s *server) empty(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, "TRUNCATE idempotency_requests, orders, outbox_events CASCADE")
-	return err
-}
-
-func (s *server) rows(ctx context.Context) (rows, error) { return countRows(ctx, s.db, "public") }
