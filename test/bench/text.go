@@ -16,15 +16,24 @@ func (r *report) text() string {
 	r.figureTable(&b)
 	r.stormText(&b)
 	r.soakText(&b)
-	for _, m := range r.Measurements {
-		if m.Strangers > disturbed {
-			fmt.Fprintf(&b, "Something else took %.0f %% of this machine in round %d, %s.\n", m.Strangers*100, m.Round, m.Leg)
-		}
-	}
+	r.strangerText(&b)
 	for _, remark := range r.Remarks {
 		b.WriteString(remark + "\n")
 	}
 	return b.String()
+}
+
+// strangerText tells of what else ran: a contender that was disturbed alone makes the others look fast.
+func (r *report) strangerText(b *strings.Builder) {
+	var lines []string
+	for _, m := range r.Measurements {
+		if m.Strangers > disturbed {
+			lines = append(lines, fmt.Sprintf("  %3.0f %% in round %d, %s\n", m.Strangers*100, m.Round, m.Leg))
+		}
+	}
+	if len(lines) > 0 {
+		b.WriteString("\nSomething else had a part of this machine, and no ratio or verdict of such a leg means much:\n" + strings.Join(lines, ""))
+	}
 }
 
 func newTable(b *strings.Builder) (row func(name string, cells ...string), end func()) {
