@@ -116,7 +116,7 @@ func (b *benchmark) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(b.Out, append(text, '\n'), 0o644); err != nil {
+		if err := os.WriteFile(b.Out, append(text, '\n'), 0o644); err != nil { //nolint:gosec // figures, for everyone
 			return fmt.Errorf("out: %w", err)
 		}
 	}

@@ -156,7 +156,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		MaxConnections: connections("max-connections"), MaxBody: count("max-body", 64),
 		WorkerConnections: connections("worker-connections"),
 		MaxInFlight:       count("max-in-flight", 64), DebugListen: k.String("debug-listen"),
-		Acquire:           duration("acquire-timeout"), Statement: duration("statement-timeout"),
+		Acquire: duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
 		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),

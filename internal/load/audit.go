@@ -57,7 +57,7 @@ func (c *Crew) Audit(ctx context.Context, sample int) (Audit, error) {
 			first.seen.complain(fmt.Errorf("two keys have one order, %s", ids[i]))
 		}
 	}
-	rand.Shuffle(len(kept), func(i, j int) { kept[i], kept[j] = kept[j], kept[i] })
+	rand.Shuffle(len(kept), func(i, j int) { kept[i], kept[j] = kept[j], kept[i] }) //nolint:gosec // a sample
 	kept = kept[:min(sample, len(kept))]
 	err := first.conn.until(time.Now().Add(grace + time.Duration(len(kept))*time.Second))
 	for i := 0; i < len(kept) && err == nil; i++ {

@@ -49,7 +49,7 @@ func (l *latencies) quantile(share float64) time.Duration {
 func bucketOf(d time.Duration) int {
 	ns := min(uint64(max(d, 0)), 1<<durationMax-1)
 	shift := max(bits.Len64(ns)-bucketBits-1, 0)
-	return shift<<bucketBits + int(ns>>shift)
+	return shift<<bucketBits + int(ns>>shift) //nolint:gosec // of bucketBits+1 bits by now
 }
 
 // endOf is the longest duration of a bucket.
