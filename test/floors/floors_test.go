@@ -59,6 +59,7 @@ var (
 func importers() []string {
 	places := []string{
 		"planted/internal/postgres/localpg", "planted/internal/postgres/postgrestest", "planted/internal/httpapi/api",
+		"planted/internal/identity/oidc", "planted/internal/identity/oidc/oidctest",
 		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", ".",
 	}
 	for name := range floor {
@@ -77,6 +78,7 @@ func targets() []string {
 		"orderonce", "orderonce/sql/schema", "orderonce/clients/go", "orderonce/test/helper",
 		"orderonce/internal/httpapi/api",
 		"orderonce/internal/postgres/localpg", "orderonce/internal/postgres/postgrestest",
+		"orderonce/internal/identity/oidc", "orderonce/internal/identity/oidc/oidctest",
 	}
 	for name := range floor {
 		paths = append(paths, "orderonce/internal/"+name)
@@ -129,6 +131,8 @@ func broken(importer, target string, test bool) []string {
 	breaks("generated-api", target == "orderonce/internal/httpapi/api" && !under("internal/httpapi"))
 	breaks("test-databases", target == "orderonce/internal/postgres/postgrestest" && !test &&
 		!under("test", "internal/postgres/postgrestest"))
+	breaks("test-issuers", target == "orderonce/internal/identity/oidc/oidctest" && !test &&
+		!under("test", "internal/identity/oidc/oidctest"))
 	breaks("own-server", target == "orderonce/internal/postgres/localpg" && !test &&
 		!under("test", "cmd", "internal/postgres/localpg", "internal/postgres/postgrestest"))
 	breaks("pools", path.Base(target) == "pgxpool" && !test && !under("test", "cmd", "internal/postgres"))
@@ -138,7 +142,7 @@ func broken(importer, target string, test bool) []string {
 		!test && !under("test", "cmd", "internal/telemetry"))
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&
 		under("internal/fault", "internal/postgres", "internal/outbox", "internal/idempotency", "internal/identity",
-			"internal/orders"))
+			"internal/orders") && !under("internal/identity/oidc"))
 	slices.Sort(rules)
 	return rules
 }
