@@ -17,7 +17,7 @@ func (s *Server) identify(r *http.Request, c *call) error {
 	values := r.Header.Values("Authorization")
 	scheme, credential, _ := strings.Cut(strings.Join(values, ","), " ")
 	if len(values) != 1 || !strings.EqualFold(scheme, "bearer") {
-		return fault.New(fault.Unauthenticated, "Send one API key, as Authorization: Bearer ….")
+		return fault.New(fault.Unauthenticated, "Send one API key or token, as Authorization: Bearer ….")
 	}
 	c.credential = credential
 	c.principal, c.recalled = s.keyring.Recall(credential)

@@ -1,4 +1,4 @@
-// Package identity owns tenants, principals and their API keys, and says who is asking and what they may do. It
+// Package identity owns tenants, principals and their credentials, and says who is asking and what they may do. It
 // knows no resource. The database of this moment is the truth: a credential remembered in memory says who asks, and
 // counts only together with the row that confirms it (Principal.Confirm) in the transaction that acts.
 package identity
@@ -16,6 +16,7 @@ import (
 
 	"orderonce/internal/fault"
 	"orderonce/internal/identity/internal/identitydb"
+	"orderonce/internal/identity/oidc"
 	"orderonce/internal/postgres"
 )
 
@@ -40,7 +41,8 @@ type Principal struct {
 	ID     uuid.UUID
 
 	scopes     []string
-	credential token
+	credential token       // of an API key
+	signed     *oidc.Token // nil for an API key
 }
 
 // Authorise returns fault.Forbidden where the credential lacks the scope.
@@ -67,6 +69,9 @@ var Credential = &postgres.Kind{Name: "credential", Rank: postgres.RankCredentia
 // Confirm is the row that lets a unit of work happen only where the credential still lives and still holds scope, by
 // the database of that moment. It rides in the unit's first round trip and costs none of its own.
 func (p Principal) Confirm(scope string) postgres.Staged {
+	if p.signed != nil {
+		return postgres.Staged{Kind: Credential, Row: standing{principal: p, scope: scope}}
+	}
 	return postgres.Staged{Kind: Credential, Row: confirmation{principal: p, scope: scope}}
 }
 
@@ -90,10 +95,12 @@ func (c confirmation) LockOrder() string {
 // Undo has nothing to take back.
 func (confirmation) Undo(context.Context, postgres.DBTX) error { return nil }
 
-// Keyring tells principals by their API keys. Safe for concurrent use.
+// Keyring tells principals by their credentials: API keys, and the tokens of an issuer that it was told to trust. Safe
+// for concurrent use.
 type Keyring struct {
 	db    *postgres.DB
 	known *lru.Cache[uuid.UUID, Principal]
+	trust *trust // nil where no issuer is trusted
 }
 
 // NewKeyring reads keys from db, which must see every tenant: a credential arrives before its tenant is known.
@@ -105,9 +112,12 @@ func NewKeyring(db *postgres.DB) *Keyring {
 	return &Keyring{db: db, known: known}
 }
 
-// Authenticate asks the database who shows this API key. It returns fault.Unauthenticated for every key that gives
-// no access now.
+// Authenticate asks the database who shows this credential. It returns fault.Unauthenticated for each that gives no
+// access now, and fault.Unavailable for a token that cannot be judged while its issuer's keys are not known.
 func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, error) {
+	if k.trusts(text) {
+		return k.trust.authenticate(ctx, k.db, text)
+	}
 	shown, err := parseToken(text)
 	if err != nil {
 		return Principal{}, err
@@ -137,9 +147,12 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 	return p, nil
 }
 
-// Recall tells from memory who showed this API key before. It proves nothing about now: whoever acts on it must
+// Recall tells from memory who showed this credential before. It proves nothing about now: whoever acts on it must
 // let Principal.Confirm decide.
 func (k *Keyring) Recall(text string) (Principal, bool) {
+	if k.trusts(text) {
+		return k.trust.recall(text)
+	}
 	shown, err := parseToken(text)
 	if err != nil {
 		return Principal{}, false

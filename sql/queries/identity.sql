@@ -43,3 +43,30 @@ VALUES (
     sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(principal_id), sqlc.arg(name), sqlc.arg(secret_hash), sqlc.arg(scopes),
     sqlc.arg(created_at), sqlc.narg(expires_at)
 );
+
+-- name: FindSubject :one
+-- A token names its tenant, which tells the id, and its issuer's subject, whose principal is missing until the first
+-- sight of it.
+-- @sqlc-vet-disable names-tenant
+SELECT t.tenant_id, t.active AS tenant_active, t.operator, p.id AS principal_id, p.active AS principal_active
+FROM tenants t
+LEFT JOIN principals p
+    ON p.tenant_id = t.tenant_id AND p.issuer = sqlc.arg(issuer)::text AND p.subject = sqlc.arg(subject)::text
+WHERE t.name = sqlc.arg(tenant_name);
+
+-- name: PutSubject :exec
+-- The unique constraint makes one principal of any number of first requests.
+INSERT INTO principals (tenant_id, id, issuer, subject, created_at)
+VALUES (
+    sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(issuer)::text, sqlc.arg(subject)::text, sqlc.arg(created_at)
+)
+ON CONFLICT (tenant_id, issuer, subject) DO NOTHING;
+
+-- name: ConfirmSubject :exec
+-- As ConfirmCredential, of a principal that showed a token: whether the token grants the scope never changes, and is
+-- handed in; what the tenant may be granted can.
+SELECT 1
+FROM principals p
+JOIN tenants t ON t.tenant_id = p.tenant_id
+WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.id = sqlc.arg(id) AND p.active AND t.active
+  AND sqlc.arg(granted)::boolean AND (t.operator OR NOT sqlc.arg(operators)::boolean);

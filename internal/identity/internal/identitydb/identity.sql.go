@@ -41,6 +41,33 @@ func (q *Queries) ConfirmCredential(ctx context.Context, db DBTX, arg ConfirmCre
 	return err
 }
 
+const confirmSubject = `-- name: ConfirmSubject :exec
+SELECT 1
+FROM principals p
+JOIN tenants t ON t.tenant_id = p.tenant_id
+WHERE p.tenant_id = $1 AND p.id = $2 AND p.active AND t.active
+  AND $3::boolean AND (t.operator OR NOT $4::boolean)
+`
+
+type ConfirmSubjectParams struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Granted   bool
+	Operators bool
+}
+
+// As ConfirmCredential, of a principal that showed a token: whether the token grants the scope never changes, and is
+// handed in; what the tenant may be granted can.
+func (q *Queries) ConfirmSubject(ctx context.Context, db DBTX, arg ConfirmSubjectParams) error {
+	_, err := db.Exec(ctx, confirmSubject,
+		arg.TenantID,
+		arg.ID,
+		arg.Granted,
+		arg.Operators,
+	)
+	return err
+}
+
 const findCredential = `-- name: FindCredential :one
 SELECT k.tenant_id, k.id, k.principal_id, k.secret_hash, k.scopes,
        (p.active AND t.active AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()))::boolean AS live
@@ -89,6 +116,44 @@ func (q *Queries) FindPrincipal(ctx context.Context, db DBTX, arg FindPrincipalP
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const findSubject = `-- name: FindSubject :one
+SELECT t.tenant_id, t.active AS tenant_active, t.operator, p.id AS principal_id, p.active AS principal_active
+FROM tenants t
+LEFT JOIN principals p
+    ON p.tenant_id = t.tenant_id AND p.issuer = $1::text AND p.subject = $2::text
+WHERE t.name = $3
+`
+
+type FindSubjectParams struct {
+	Issuer     string
+	Subject    string
+	TenantName string
+}
+
+type FindSubjectRow struct {
+	TenantID        uuid.UUID
+	TenantActive    bool
+	Operator        bool
+	PrincipalID     uuid.NullUUID
+	PrincipalActive *bool
+}
+
+// A token names its tenant, which tells the id, and its issuer's subject, whose principal is missing until the first
+// sight of it.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) FindSubject(ctx context.Context, db DBTX, arg FindSubjectParams) (FindSubjectRow, error) {
+	row := db.QueryRow(ctx, findSubject, arg.Issuer, arg.Subject, arg.TenantName)
+	var i FindSubjectRow
+	err := row.Scan(
+		&i.TenantID,
+		&i.TenantActive,
+		&i.Operator,
+		&i.PrincipalID,
+		&i.PrincipalActive,
+	)
+	return i, err
 }
 
 const findTenant = `-- name: FindTenant :one
@@ -155,6 +220,34 @@ func (q *Queries) PutPrincipal(ctx context.Context, db DBTX, arg PutPrincipalPar
 		arg.TenantID,
 		arg.ID,
 		arg.Name,
+		arg.CreatedAt,
+	)
+	return err
+}
+
+const putSubject = `-- name: PutSubject :exec
+INSERT INTO principals (tenant_id, id, issuer, subject, created_at)
+VALUES (
+    $1, $2, $3::text, $4::text, $5
+)
+ON CONFLICT (tenant_id, issuer, subject) DO NOTHING
+`
+
+type PutSubjectParams struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Issuer    string
+	Subject   string
+	CreatedAt time.Time
+}
+
+// The unique constraint makes one principal of any number of first requests.
+func (q *Queries) PutSubject(ctx context.Context, db DBTX, arg PutSubjectParams) error {
+	_, err := db.Exec(ctx, putSubject,
+		arg.TenantID,
+		arg.ID,
+		arg.Issuer,
+		arg.Subject,
 		arg.CreatedAt,
 	)
 	return err
