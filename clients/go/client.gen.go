@@ -2880,7 +2880,7 @@ type ProblemUnauthenticatedKeyAction string
 // ProblemUnauthenticatedStatus defines model for ProblemUnauthenticated.Status.
 type ProblemUnauthenticatedStatus int32
 
-// ProblemUnavailable The service cannot reach its database or is shutting down. Nothing was stored: send the same request again after `Retry-After`.
+// ProblemUnavailable The service cannot reach its database, does not know yet the keys that a token is checked with, or is shutting down. Nothing was stored: send the same request again after `Retry-After`.
 type ProblemUnavailable struct {
 	Code ProblemUnavailableCode `json:"code"`
 
