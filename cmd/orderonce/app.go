@@ -19,6 +19,7 @@ import (
 	"orderonce/internal/httpapi"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
+	"orderonce/internal/identity/oidc"
 	"orderonce/internal/postgres"
 )
 
@@ -28,6 +29,7 @@ type app struct {
 	log     *slog.Logger
 	db      *postgres.DB // of requests
 	workers *postgres.DB // of what belongs to no single tenant; a pool of its own, so that neither starves the other
+	issuer  *oidc.Issuer // nil where none is trusted
 	server  *httpapi.Server
 }
 
@@ -57,11 +59,16 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		a.close()
 		return nil, err
 	}
+	keyring := identity.NewKeyring(a.workers)
+	if c.OIDC.Issuer != "" {
+		a.issuer = oidc.New(c.OIDC, log)
+		keyring.Trust(a.issuer)
+	}
 	a.server, err = httpapi.New(
 		ctx, httpapi.Config{
 			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
 			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
-		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), identity.NewKeyring(a.workers), log,
+		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), keyring, log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{
@@ -129,8 +136,14 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { idempotency.NewPurger(a.workers, a.log).Run(purging) })
+	// Requests that come while the server drains need the issuer's keys too.
+	fetching, stopFetching := context.WithCancel(context.WithoutCancel(ctx))
+	if a.issuer != nil {
+		background.Go(func() { a.issuer.Run(fetching) })
+	}
 	defer background.Wait()
 	defer stopPurging()
+	defer stopFetching()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

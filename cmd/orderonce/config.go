@@ -18,6 +18,8 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"orderonce/internal/identity/oidc"
 )
 
 const envPrefix = "ORDERONCE_"
@@ -47,6 +49,13 @@ var settings = []setting{
 	{"request-timeout", "15s", "one request from its head to its answer"},
 	{"body-timeout", "10s", "wait for a request's body before 408"},
 	{"max-body", "262144", "bytes of a request's body before 413"},
+	{"oidc-issuer", "", "OpenID Connect issuer whose tokens count beside API keys, as their iss says it; none where empty"},
+	{"oidc-audience", "", "what a token's aud must name"},
+	{"oidc-jwks-url", "", "address of the issuer's keys (default: what its discovery document says)"},
+	{"oidc-algorithms", "RS256,ES256,EdDSA", "signature algorithms of tokens, asymmetric ones only"},
+	{"oidc-tenant-claim", "tenant", "a token's claim that holds the name of the tenant"},
+	{"oidc-scope-claim", "scope", "a token's claim that holds the scopes: a string with blanks between them, or an array"},
+	{"oidc-leeway", "30s", "difference to the issuer's clock that a token's times are forgiven"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
 	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
@@ -66,6 +75,7 @@ type config struct {
 	TenantRate                                   float64
 	Origins                                      []string
 	DebugListen                                  string
+	OIDC                                         oidc.Config // Issuer is empty where none is trusted
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -183,6 +193,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		fail("cors-origins", err)
 	}
 	fail("debug-listen", debugAddress(c.DebugListen))
+	c.OIDC = oidcConfig(k, duration("oidc-leeway"), fail)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},
