@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strconv"
 	"testing"
@@ -193,4 +194,15 @@ func plainValue(in *json.Decoder, depth int) error {
 		return err
 	}
 	return nil
+}
+
+// A default of an integer is the integer that a client would have sent: the same print, and no 500.
+func TestDefaultOfAnIntegerIsWhole(t *testing.T) {
+	t.Parallel()
+	schema := openapi3.NewObjectSchema().WithProperty("wait", openapi3.NewIntegerSchema().WithDefault(float64(86400)))
+	document := any(map[string]any{})
+	defaulted, err := (&operation{body: schema}).validateBody(document)
+	if want := any(map[string]any{"wait": int64(86400)}); err != nil || !defaulted || !reflect.DeepEqual(document, want) {
+		t.Errorf("%#v, %t, %v", document, defaulted, err)
+	}
 }

@@ -106,6 +106,9 @@ func (o *operation) validateBody(document any) (defaulted bool, err error) {
 	err = o.body.VisitJSON(document, openapi3.VisitAsRequest(), openapi3.MultiErrors(),
 		openapi3.EnableFormatValidation(), openapi3.DefaultsSet(func() { defaulted = true }))
 	if err == nil {
+		if defaulted {
+			wholes(document)
+		}
 		return defaulted, nil
 	}
 	fields := flatten(nil, err)
@@ -113,6 +116,24 @@ func (o *operation) validateBody(document any) (defaulted bool, err error) {
 		return false, fmt.Errorf("validate the body: %w", err)
 	}
 	return false, &fault.Error{Kind: fault.ValidationFailed, Fields: fields[:min(len(fields), maxFaults)]}
+}
+
+// wholes makes the defaults of integers what decode makes of integers: to the reader of the contract all numbers are
+// float64.
+func wholes(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = wholes(member)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = wholes(item)
+		}
+	case float64:
+		return int64(v)
+	}
+	return value
 }
 
 // nulls adds the members that are null and have a default: the validator would take them for absent.
