@@ -1020,6 +1020,108 @@ func (e ProblemMethodNotAllowedStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemNameTakenCode.
+const (
+	NameTaken ProblemNameTakenCode = "name_taken"
+)
+
+// Valid indicates whether the value is a known member of the ProblemNameTakenCode enum.
+func (e ProblemNameTakenCode) Valid() bool {
+	switch e {
+	case NameTaken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemNameTakenKeyAction.
+const (
+	ProblemNameTakenKeyActionKeep ProblemNameTakenKeyAction = "keep"
+	ProblemNameTakenKeyActionNew  ProblemNameTakenKeyAction = "new"
+	ProblemNameTakenKeyActionNone ProblemNameTakenKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemNameTakenKeyAction enum.
+func (e ProblemNameTakenKeyAction) Valid() bool {
+	switch e {
+	case ProblemNameTakenKeyActionKeep:
+		return true
+	case ProblemNameTakenKeyActionNew:
+		return true
+	case ProblemNameTakenKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemNameTakenStatus.
+const (
+	ProblemNameTakenStatusN409 ProblemNameTakenStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemNameTakenStatus enum.
+func (e ProblemNameTakenStatus) Valid() bool {
+	switch e {
+	case ProblemNameTakenStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemNotActiveCode.
+const (
+	NotActive ProblemNotActiveCode = "not_active"
+)
+
+// Valid indicates whether the value is a known member of the ProblemNotActiveCode enum.
+func (e ProblemNotActiveCode) Valid() bool {
+	switch e {
+	case NotActive:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemNotActiveKeyAction.
+const (
+	ProblemNotActiveKeyActionKeep ProblemNotActiveKeyAction = "keep"
+	ProblemNotActiveKeyActionNew  ProblemNotActiveKeyAction = "new"
+	ProblemNotActiveKeyActionNone ProblemNotActiveKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemNotActiveKeyAction enum.
+func (e ProblemNotActiveKeyAction) Valid() bool {
+	switch e {
+	case ProblemNotActiveKeyActionKeep:
+		return true
+	case ProblemNotActiveKeyActionNew:
+		return true
+	case ProblemNotActiveKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemNotActiveStatus.
+const (
+	ProblemNotActiveStatusN409 ProblemNotActiveStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemNotActiveStatus enum.
+func (e ProblemNotActiveStatus) Valid() bool {
+	switch e {
+	case ProblemNotActiveStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemNotFoundCode.
 const (
 	ProblemNotFoundCodeNotFound ProblemNotFoundCode = "not_found"
@@ -2571,6 +2673,94 @@ type ProblemMethodNotAllowedKeyAction string
 
 // ProblemMethodNotAllowedStatus defines model for ProblemMethodNotAllowed.Status.
 type ProblemMethodNotAllowedStatus int32
+
+// ProblemNameTaken The name belongs to something else of its kind: a tenant of the other kind, or a key with other scopes or another end, or one that was revoked. Final and stored: take another name and a new key.
+type ProblemNameTaken struct {
+	Code ProblemNameTakenCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemNameTakenKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                   `json:"retryable"`
+	Status    ProblemNameTakenStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemNameTakenCode defines model for ProblemNameTaken.Code.
+type ProblemNameTakenCode string
+
+// ProblemNameTakenKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemNameTakenKeyAction string
+
+// ProblemNameTakenStatus defines model for ProblemNameTaken.Status.
+type ProblemNameTakenStatus int32
+
+// ProblemNotActive What the request needs alive is not: the tenant or the principal is not active, or the API key was revoked or has expired. Final and stored: activate it, and take a new key.
+type ProblemNotActive struct {
+	Code ProblemNotActiveCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemNotActiveKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                   `json:"retryable"`
+	Status    ProblemNotActiveStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemNotActiveCode defines model for ProblemNotActive.Code.
+type ProblemNotActiveCode string
+
+// ProblemNotActiveKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemNotActiveKeyAction string
+
+// ProblemNotActiveStatus defines model for ProblemNotActive.Status.
+type ProblemNotActiveStatus int32
 
 // ProblemNotFound There is no such route or resource, or it belongs to another tenant: the two look the same on purpose.
 type ProblemNotFound struct {

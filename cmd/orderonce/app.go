@@ -30,6 +30,7 @@ type app struct {
 	db      *postgres.DB // of requests
 	workers *postgres.DB // of what belongs to no single tenant; a pool of its own, so that neither starves the other
 	issuer  *oidc.Issuer // nil where none is trusted
+	keyring *identity.Keyring
 	server  *httpapi.Server
 }
 
@@ -59,16 +60,16 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		a.close()
 		return nil, err
 	}
-	keyring := identity.NewKeyring(a.workers)
+	a.keyring = identity.NewKeyring(a.workers)
 	if c.OIDC.Issuer != "" {
 		a.issuer = oidc.New(c.OIDC, log)
-		keyring.Trust(a.issuer)
+		a.keyring.Trust(a.issuer)
 	}
 	a.server, err = httpapi.New(
 		ctx, httpapi.Config{
 			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
 			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
-		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), keyring, log,
+		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), a.keyring, log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{
@@ -118,7 +119,7 @@ type ready struct {
 	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
 	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, where it was asked for
 	PIDs        map[string]int    `json:"pids"`
-	Keys        map[string]string `json:"keys,omitempty"` // in dev; an API key for each demo tenant
+	Keys        map[string]string `json:"keys,omitempty"` // in dev; an API key of each demo tenant, and ops: of an operator
 }
 
 // run answers requests until ctx ends or failed does, and then stops in order: readiness turns false, new traffic
@@ -136,14 +137,15 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { idempotency.NewPurger(a.workers, a.log).Run(purging) })
-	// Requests that come while the server drains need the issuer's keys too.
-	fetching, stopFetching := context.WithCancel(context.WithoutCancel(ctx))
+	// Requests that come while the server drains need the issuer's keys too, and are uses of their own.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.issuer != nil {
-		background.Go(func() { a.issuer.Run(fetching) })
+		background.Go(func() { a.issuer.Run(serving) })
 	}
+	background.Go(func() { a.keyring.RecordUses(serving, a.log) })
 	defer background.Wait()
 	defer stopPurging()
-	defer stopFetching()
+	defer stopServing()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

@@ -81,13 +81,13 @@ func TestVersionNamesTheBuild(t *testing.T) {
 func TestCommandLineIsTakenAtItsWord(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"database-url: must be set":                      {"serve"},
-		"unknown command":                                {"sreve"},
-		"unknown flag":                                   {"serve", "--databse-url=x"},
-		`unknown command "now"`:                          {"dev", "now"},
-		"drop-responses: must be between 0% and 100%":    {"dev", "--drop-responses=half"},
-		`required flag(s) "principal", "tenant" not set`: {"keys", "create"},
-		"no-such-file.yaml":                              {"config", "print", "--config=no-such-file.yaml"},
+		"database-url: must be set":                   {"serve"},
+		"unknown command":                             {"sreve"},
+		"unknown flag":                                {"serve", "--databse-url=x"},
+		`unknown command "now"`:                       {"dev", "now"},
+		"drop-responses: must be between 0% and 100%": {"dev", "--drop-responses=half"},
+		`required flag(s) "name", "principal", "reason", "tenant" not set`: {"keys", "create"},
+		"no-such-file.yaml": {"config", "print", "--config=no-such-file.yaml"},
 	} {
 		status, _, stderr := run(t, nil, args...)
 		if status != 1 || !strings.Contains(stderr, want) || !strings.HasPrefix(stderr, "orderonce: ") {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"orderonce/internal/identity"
@@ -23,7 +24,8 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run everything in one process, on an own PostgreSQL",
 		Long: `Dev starts a PostgreSQL of its own (or takes --database-url), migrates it, makes two demo tenants (acme and
-globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), and prints a curl to paste.
+globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), an operators' tenant with a
+key for /ops, and prints a curl to paste.
 
 Its data stay in --data over restarts and kill -9. With --drop-responses 30% that share of the answers to changing
 requests is cut after the commit, as a bad network would: the retry gets the first answer.`,
@@ -100,11 +102,22 @@ func stopPostgres(ctx context.Context, own *localpg.Server) error {
 // keyLifetime is how long a printed demo key works; each start prints new ones for the same principals.
 const keyLifetime = 7 * 24 * time.Hour
 
-// seed makes the demo tenants; what is there already stays.
+// demo is a tenant of dev with its one principal.
+type demo struct {
+	tenant, principal string
+	operator          bool
+	scopes            []string
+}
+
+// seed makes the demo tenants; what is there already stays. The keys are by tenant, the operators' is ops.
 func seed(ctx context.Context, db *postgres.DB) (keys map[string]string, err error) {
 	keys = map[string]string{}
+	operations := demo{"operations", "ops", true, []string{identity.OpsRead, identity.OpsWrite}}
+	if keys["ops"], _, err = mintKey(ctx, db, operations); err != nil {
+		return nil, err
+	}
 	for _, name := range []string{"acme", "globex"} {
-		key, tenant, err := mintKey(ctx, db, name, "shop", identity.Scopes(), time.Now().Add(keyLifetime))
+		key, tenant, err := mintKey(ctx, db, demo{name, "shop", false, identity.TenantScopes()})
 		if err != nil {
 			return nil, err
 		}
@@ -127,6 +140,33 @@ func seed(ctx context.Context, db *postgres.DB) (keys map[string]string, err err
 		}
 	}
 	return keys, nil
+}
+
+// mintKey gives the demo's principal one more key, and makes, or opens again, what that needs.
+func mintKey(ctx context.Context, db *postgres.DB, d demo) (key string, tenant uuid.UUID, err error) {
+	by := identity.Change{Actor: actor(), Reason: "orderonce dev"}
+	expires := time.Now().Add(keyLifetime)
+	plan := identity.KeyPlan{Name: "dev-" + uuid.Must(uuid.NewV7()).String(), Scopes: d.scopes, Expires: &expires}
+	err = db.InTx(ctx, postgres.Unit{LockTimeout: adminLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
+		t, _, err := identity.CreateTenant(ctx, tx, by, d.tenant, d.operator)
+		if err != nil {
+			return err
+		}
+		tenant = t.ID
+		if _, err := identity.SetTenantActive(ctx, tx, by, tenant, true); err != nil {
+			return err
+		}
+		p, _, err := identity.CreatePrincipal(ctx, tx, by, tenant, d.principal)
+		if err != nil {
+			return err
+		}
+		if _, err := identity.SetPrincipalActive(ctx, tx, by, tenant, p.ID, true); err != nil {
+			return err
+		}
+		_, key, err = identity.CreateKey(ctx, tx, by, tenant, p.ID, plan)
+		return err
+	})
+	return key, tenant, err
 }
 
 // dropResponses lets a share of the changing requests be done and then cuts their connection before the first byte

@@ -33,8 +33,9 @@ EXPIRED10: a rejection, stored and replayed like a success.
   contract  %[1]s/openapi.yaml
   acme      %[2]s
   globex    %[4]s
+  ops       %[6]s
   database  %[5]s
-`, baseURL, keys["acme"], key, keys["globex"], databaseURL)
+`, baseURL, keys["acme"], key, keys["globex"], databaseURL, keys["ops"])
 	if drop > 0 {
 		fmt.Fprintf(out, "\n%s of the changing requests are done and then lose their answer.\n", share(drop))
 	}

@@ -40,7 +40,8 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), keysCommand(), idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
+	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
+		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }
 

@@ -33,6 +33,8 @@ const (
 	CheckoutAlreadyOrdered
 	ClientOrderExists
 	OrderNotCancellable
+	NameTaken
+	NotActive
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -65,6 +67,8 @@ var names = [kinds]string{
 	CheckoutAlreadyOrdered: "checkout_already_ordered",
 	ClientOrderExists:      "client_order_exists",
 	OrderNotCancellable:    "order_not_cancellable",
+	NameTaken:              "name_taken",
+	NotActive:              "not_active",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -97,7 +101,8 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, CouponUnknown,
+		CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,

@@ -13,7 +13,7 @@ func TestEveryPrivateRouteAsksWhoAndWhether(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	_, powerless := w.principal("acme", "powerless")
-	_, revoked := w.principal("acme", "leaver", identity.Scopes()...)
+	_, revoked := w.principal("acme", "leaver", identity.TenantScopes()...)
 	wantCreated(t, w.place(freshKey(), order(), as(revoked)), "false") // now it is remembered
 	w.exec(`UPDATE api_keys SET revoked_at = now() FROM principals p WHERE p.id = principal_id AND p.name = 'leaver'`)
 	before := w.rows()
@@ -84,7 +84,7 @@ func TestRevokedKeyGetsNoReplay(t *testing.T) {
 func TestOtherTenantsOrdersLookAbsent(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	placed := w.place(freshKey(), order(set("checkout_id", "cart-1")))
 	foreign := w.get(placed.header.Get("Location"), as(stranger))
 	absent := w.get("/orders/"+freshKey(), as(stranger))

@@ -41,7 +41,7 @@ func TestCancelHappensOnce(t *testing.T) {
 		t.Errorf("differing: %s", reused.body)
 	}
 
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	wantProblem(t, w.cancel(other, freshKey(), as(stranger)), 404, "not_found")
 	wantProblem(t, w.cancel("/orders/"+freshKey(), freshKey()), 404, "not_found")
 	wantProblem(t, w.cancel(other, "short"), 400, "idempotency_key_invalid")

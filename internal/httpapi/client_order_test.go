@@ -47,7 +47,7 @@ func TestPutOrderMakesOneOrderOfAName(t *testing.T) {
 	wantProblem(t, w.put("another-name", order(set("checkout_id", "cart-1"))), 409, "checkout_already_ordered")
 	wantProblem(t, w.put("expired", order(set("coupon_code", "TEN"))), 422, "coupon_expired")
 	wantProblem(t, w.get("/client-orders/no-such-order"), 404, "not_found")
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	wantProblem(t, w.get("/client-orders/only-writes", as(stranger)), 404, "not_found")
 	w.wantRows(rows{2, 0, 2})
 }
@@ -100,7 +100,7 @@ func TestKeyTellsItsState(t *testing.T) {
 	if got := look(key); !strings.Contains(got, `"resource":"`+first.header.Get("Location")+`","state":"completed","status":201`) {
 		t.Errorf("after: %s", got)
 	}
-	_, colleague := w.principal("acme", "backoffice", identity.Scopes()...)
+	_, colleague := w.principal("acme", "backoffice", identity.TenantScopes()...)
 	if got := look(key, as(colleague)); got != `{"state":"absent"}` {
 		t.Errorf("in another scope: %s", got)
 	}

@@ -55,7 +55,7 @@ func setupWith(t *testing.T, config Config) *world {
 	w := &world{t: t, url: postgrestest.URL(t)}
 	w.db, w.workers = w.open(postgres.Request, poolSize), w.open(postgres.Worker, 4)
 	w.restart(config)
-	w.tenant, w.token = w.principal("acme", "shop", identity.Scopes()...)
+	w.tenant, w.token = w.principal("acme", "shop", identity.TenantScopes()...)
 	return w
 }
 
@@ -92,17 +92,21 @@ func (w *world) must(err error) {
 	}
 }
 
+// principal gives a principal, made where it is missing, one more key. The tenant operations is the operators'.
 func (w *world) principal(tenant, name string, scopes ...string) (id uuid.UUID, token string) {
 	w.t.Helper()
-	err := w.workers.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) (err error) {
-		if id, err = identity.PutTenant(ctx, tx, tenant); err != nil {
-			return err
-		}
-		principal, err := identity.PutPrincipal(ctx, tx, id, name)
+	by := identity.Change{Actor: "cli:tester", Reason: "a test"}
+	err := w.workers.InTx(w.t.Context(), postgres.Unit{LockTimeout: time.Second}, func(ctx context.Context, tx *postgres.Tx) error {
+		owner, _, err := identity.CreateTenant(ctx, tx, by, tenant, tenant == "operations")
 		if err != nil {
 			return err
 		}
-		token, err = identity.MintKey(ctx, tx, id, principal, scopes, time.Time{})
+		id = owner.ID
+		p, _, err := identity.CreatePrincipal(ctx, tx, by, id, name)
+		if err != nil {
+			return err
+		}
+		_, token, err = identity.CreateKey(ctx, tx, by, id, p.ID, identity.KeyPlan{Name: freshKey(), Scopes: scopes})
 		return err
 	})
 	w.must(err)

@@ -137,8 +137,8 @@ func TestServerFaultIsNotStored(t *testing.T) {
 func TestScopesAreApart(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	_, colleague := w.principal("acme", "backoffice", identity.Scopes()...)
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, colleague := w.principal("acme", "backoffice", identity.TenantScopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	key := freshKey()
 	bodies := map[string]bool{}
 	for _, token := range []string{w.token, colleague, stranger} {
@@ -157,7 +157,7 @@ func TestRotatedAPIKeyKeepsTheScope(t *testing.T) {
 	w := setup(t)
 	key := freshKey()
 	first := w.place(key, order())
-	_, rotated := w.principal("acme", "shop", identity.Scopes()...)
+	_, rotated := w.principal("acme", "shop", identity.TenantScopes()...)
 	wantReplay(t, first, w.place(key, order(), as(rotated)))
 }
 
@@ -213,7 +213,7 @@ func TestCheckoutHasOneOrderForEver(t *testing.T) {
 	w.wantRows(rows{1, 2, 1})
 	w.exec(`DELETE FROM idempotency_requests`) // long after retention
 	wantProblem(t, w.place(freshKey(), body), 409, "checkout_already_ordered")
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	wantCreated(t, w.place(freshKey(), body, as(stranger)), "false")
 }
 

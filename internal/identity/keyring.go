@@ -20,16 +20,6 @@ import (
 	"orderonce/internal/postgres"
 )
 
-// The scopes that a key may hold, one for each kind of operation.
-const (
-	OrdersCreate = "orders:create"
-	OrdersRead   = "orders:read"
-	OrdersCancel = "orders:cancel"
-)
-
-// Scopes lists all scopes.
-func Scopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel} }
-
 // remembered bounds how many credentials are kept in memory: about 300 bytes each.
 const remembered = 10_000
 
@@ -101,6 +91,7 @@ type Keyring struct {
 	db    *postgres.DB
 	known *lru.Cache[uuid.UUID, Principal]
 	trust *trust // nil where no issuer is trusted
+	uses  uses
 }
 
 // NewKeyring reads keys from db, which must see every tenant: a credential arrives before its tenant is known.
@@ -144,6 +135,7 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 		return Principal{}, &Ended{Principal: p, fault: unauthenticated()}
 	}
 	k.known.Add(shown.id, p)
+	k.uses.note(p)
 	return p, nil
 }
 
@@ -161,5 +153,6 @@ func (k *Keyring) Recall(text string) (Principal, bool) {
 	if !ok || subtle.ConstantTimeCompare(p.credential.hash[:], shown.hash[:]) != 1 {
 		return Principal{}, false
 	}
+	k.uses.note(p)
 	return p, true
 }

@@ -33,7 +33,7 @@ func setup(t *testing.T) *fixture {
 	t.Helper()
 	url := postgrestest.URL(t)
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: url, MaxConns: 4, Acquire: patience, Statement: patience, IdleInTransaction: patience, Deadline: patience,
+		URL: url, Role: postgres.Worker, MaxConns: 4, Acquire: patience, Statement: patience, IdleInTransaction: patience, Deadline: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,20 +48,29 @@ func setup(t *testing.T) *fixture {
 	return f
 }
 
-// put finds or makes a tenant and its principal.
+var by = identity.Change{Actor: "cli:tester", Reason: "a test"}
+
+// put finds or makes a tenant and its principal. The tenant operations is the operators'.
 func (f *fixture) put(tenantName, principalName string) (tenant, principal uuid.UUID) {
 	f.t.Helper()
-	err := f.inTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) (err error) {
-		if tenant, err = identity.PutTenant(ctx, tx, tenantName); err != nil {
+	f.change(func(ctx context.Context, tx *postgres.Tx) error {
+		t, _, err := identity.CreateTenant(ctx, tx, by, tenantName, tenantName == "operations")
+		if err != nil {
 			return err
 		}
-		principal, err = identity.PutPrincipal(ctx, tx, tenant, principalName)
+		p, _, err := identity.CreatePrincipal(ctx, tx, by, t.ID, principalName)
+		tenant, principal = t.ID, p.ID
 		return err
 	})
-	if err != nil {
+	return tenant, principal
+}
+
+// change is a unit that has to succeed.
+func (f *fixture) change(work func(context.Context, *postgres.Tx) error) {
+	f.t.Helper()
+	if err := f.inTx(postgres.Unit{}, work); err != nil {
 		f.t.Fatal(err)
 	}
-	return tenant, principal
 }
 
 func (f *fixture) inTx(unit postgres.Unit, work func(context.Context, *postgres.Tx) error) error {
@@ -73,14 +82,36 @@ func (f *fixture) inTx(unit postgres.Unit, work func(context.Context, *postgres.
 // mint gives the fixture's principal one more key.
 func (f *fixture) mint(expiry time.Time, scopes ...string) (text string) {
 	f.t.Helper()
-	err := f.inTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) (err error) {
-		text, err = identity.MintKey(ctx, tx, f.tenant, f.principal, scopes, expiry)
+	plan := identity.KeyPlan{Name: uuid.Must(uuid.NewV7()).String(), Scopes: scopes}
+	if !expiry.IsZero() {
+		plan.Expires = &expiry
+	}
+	_, text = f.create(plan)
+	return text
+}
+
+// create gives the fixture's principal a key, or finds it.
+func (f *fixture) create(plan identity.KeyPlan) (key identity.APIKey, text string) {
+	f.t.Helper()
+	f.change(func(ctx context.Context, tx *postgres.Tx) (err error) {
+		key, text, err = identity.CreateKey(ctx, tx, by, f.tenant, f.principal, plan)
 		return err
 	})
+	return key, text
+}
+
+// audited is the actions of the audit log, oldest first, that the fixture's own set-up did not write.
+func (f *fixture) audited() []string {
+	f.t.Helper()
+	rows, err := f.watch.Query(f.t.Context(), "SELECT action FROM audit_log ORDER BY id OFFSET 2")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return text
+	actions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return actions
 }
 
 func (f *fixture) exec(sql string) {

@@ -72,7 +72,7 @@ func (t *trust) authenticate(ctx context.Context, db *postgres.DB, text string) 
 		return Principal{}, unauthenticated()
 	}
 	p := Principal{
-		Tenant: row.TenantID, ID: row.PrincipalID.UUID, scopes: grantable(signed.Scopes, row.Operator), signed: &signed,
+		Tenant: row.TenantID, ID: row.PrincipalID.UUID, scopes: counting(signed.Scopes, row.Operator), signed: &signed,
 	}
 	hash := sha256.Sum256([]byte(text))
 	if !row.TenantActive || !*row.PrincipalActive {
@@ -113,15 +113,12 @@ func (t *trust) put(ctx context.Context, db *postgres.DB, tenant uuid.UUID, sign
 	})
 }
 
-// operators begins the scopes that reach every tenant.
-const operators = "ops:"
-
-// grantable are the scopes of a token that count: those of this service, and those of operators only where the tenant
+// counting are the scopes of a token that count: those of this service, and those of operators only where the tenant
 // is one, whatever the issuer says.
-func grantable(claimed []string, operator bool) []string {
+func counting(claimed []string, operator bool) []string {
 	var scopes []string
 	for _, scope := range Scopes() {
-		if slices.Contains(claimed, scope) && (operator || !strings.HasPrefix(scope, operators)) {
+		if slices.Contains(claimed, scope) && (operator || !ForOperators(scope)) {
 			scopes = append(scopes, scope)
 		}
 	}
@@ -139,7 +136,7 @@ func (s standing) granted() bool { return slices.Contains(s.principal.scopes, s.
 func (s standing) Write(ctx context.Context, db postgres.DBTX) error {
 	return queries.ConfirmSubject(ctx, db, identitydb.ConfirmSubjectParams{
 		TenantID: s.principal.Tenant, ID: s.principal.ID,
-		Granted: s.granted(), Operators: strings.HasPrefix(s.scope, operators),
+		Granted: s.granted(), Operators: ForOperators(s.scope),
 	})
 }
 

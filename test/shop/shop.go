@@ -46,7 +46,10 @@ func Killable(tb testing.TB, restart bool) *localpg.Server {
 
 func open(tb testing.TB, database string) *Shop {
 	tb.Helper()
-	token := run(tb, "keys", "create", "--tenant=acme", "--principal=shop", "--database-url="+database)
+	reason, on := "--reason=a test", "--database-url="+database
+	run(tb, "tenants", "create", "--tenant=acme", reason, on)
+	run(tb, "principals", "create", "--tenant=acme", "--principal=shop", reason, on)
+	token := run(tb, "keys", "create", "--tenant=acme", "--principal=shop", "--name=test", reason, on)
 	s := &Shop{URL: database, Token: strings.TrimSpace(token)}
 	s.Exec(tb, `INSERT INTO coupons (tenant_id, code, kind, percent, valid_from, valid_until)
 		SELECT tenant_id, code, 'percent', 10, '2020-01-01', until::timestamptz

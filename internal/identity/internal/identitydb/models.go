@@ -3,3 +3,53 @@
 //   sqlc v1.31.1
 
 package identitydb
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+type ApiKey struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	PrincipalID uuid.UUID
+	Name        string
+	SecretHash  []byte
+	Scopes      []string
+	CreatedAt   time.Time
+	ExpiresAt   *time.Time
+	RevokedAt   *time.Time
+	LastUsedAt  *time.Time
+}
+
+type AuditLog struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	Actor       string
+	Action      string
+	SubjectType string
+	SubjectID   uuid.UUID
+	Reason      string
+	Details     json.RawMessage
+	OccurredAt  time.Time
+}
+
+type Principal struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Name      *string
+	Issuer    *string
+	Subject   *string
+	Active    bool
+	CreatedAt time.Time
+}
+
+type Tenant struct {
+	TenantID  uuid.UUID
+	Name      string
+	Active    bool
+	Operator  bool
+	CreatedAt time.Time
+}
