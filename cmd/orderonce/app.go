@@ -69,7 +69,11 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		ctx, httpapi.Config{
 			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
 			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
-		}, a.db, idempotency.New(a.db, c.Unit, c.ReplayCache), a.keyring, log,
+		}, httpapi.Modules{
+			Tenants:   httpapi.Side{DB: a.db, Keys: idempotency.New(a.db, c.Unit, c.ReplayCache)},
+			Operators: httpapi.Side{DB: a.workers, Keys: idempotency.New(a.workers, c.Unit, 0)},
+			Keyring:   a.keyring,
+		}, log,
 	)
 	if err == nil {
 		err = errors.Join(nested([]bound{

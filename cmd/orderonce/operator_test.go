@@ -133,6 +133,36 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 	}
 }
 
+// Dev's operator works on /ops, for every tenant, and dev starts again whatever was closed there.
+func TestDevsOperator(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	d := startDev(t, data)
+	ops := orderoncetest.NewClient(d.BaseURL, d.Keys["ops"])
+	a, err := ops.Do(t.Context(), http.MethodGet, "/ops/tenants", "", nil)
+	must(t, err)
+	var page struct{ Tenants []struct{ ID, Name string } }
+	must(t, json.Unmarshal([]byte(a.Body), &page))
+	if len(page.Tenants) != 3 || !strings.Contains(d.Stdout.String(), d.Keys["ops"]) {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	for _, tenant := range page.Tenants {
+		if tenant.Name != "acme" {
+			continue
+		}
+		a, err := ops.Do(t.Context(), http.MethodPost, "/ops/tenants/"+tenant.ID+"/deactivate", `{"reason":"a test"}`,
+			http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {orderoncetest.NewKey()}})
+		if err != nil || a.Status != http.StatusOK {
+			t.Fatalf("%d %s %v", a.Status, a.Body, err)
+		}
+	}
+	if a := d.acme.Place(t, orderoncetest.NewKey(), orderoncetest.Order(nil)); a.Status != http.StatusUnauthorized {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	d.Kill()
+	wantFirst(t, startDev(t, data).acme.Place(t, orderoncetest.NewKey(), orderoncetest.Order(nil)))
+}
+
 // docs/identity.md: a production server logs in as a role that owns nothing. It is enough for serve and for operators, and
 // not for more.
 func TestLoginRoleThatOwnsNothingIsEnough(t *testing.T) {

@@ -68,7 +68,7 @@ func TestRateIsEachTenantsOwn(t *testing.T) {
 	const burst, requests = 5, 40
 	w, _ := setupLimited(t, 0.001, burst)
 	_, second := w.principal("acme", "second", identity.OrdersRead)
-	_, stranger := w.principal("globex", "shop", identity.Scopes()...)
+	_, stranger := w.principal("globex", "shop", identity.TenantScopes()...)
 	answers := storm(t, requests, func(int) (answer, error) { return w.tryPlace(freshKey(), order()) })
 	let := 0
 	for _, a := range answers {

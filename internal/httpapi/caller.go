@@ -20,7 +20,7 @@ func (s *Server) identify(r *http.Request, c *call) error {
 		return fault.New(fault.Unauthenticated, "Send one API key or token, as Authorization: Bearer ….")
 	}
 	c.credential = credential
-	c.principal, c.recalled = s.keyring.Recall(credential)
+	c.principal, c.recalled = s.modules.Keyring.Recall(credential)
 	if c.recalled && c.principal.Authorise(c.operation.scope) == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (s *Server) identify(r *http.Request, c *call) error {
 // authenticate asks the database of now.
 func (s *Server) authenticate(ctx context.Context, c *call) error {
 	var err error
-	if c.principal, err = s.keyring.Authenticate(ctx, c.credential); err != nil {
+	if c.principal, err = s.modules.Keyring.Authenticate(ctx, c.credential); err != nil {
 		return err
 	}
 	c.recalled = false
@@ -48,10 +48,10 @@ func (c *call) checks() []postgres.Staged {
 	return []postgres.Staged{c.principal.Confirm(c.operation.scope)}
 }
 
-// read runs queries on the rows of the caller's tenant, behind the caller's checks.
+// read runs queries on the rows that the operation's side lets it see, behind the caller's checks.
 func (s *Server) read(ctx context.Context, read func(context.Context, postgres.DBTX) error) error {
 	c := callOf(ctx)
-	return s.explain(ctx, s.db.Read(ctx, c.principal.Tenant, read, c.checks()...))
+	return s.explain(ctx, s.side(c.operation).DB.Read(ctx, c.principal.Tenant, read, c.checks()...))
 }
 
 var errRestored = errors.New("the credential was given back meanwhile")
@@ -97,7 +97,7 @@ func (s *Server) orReplay(ctx context.Context, c *call, err error) error {
 		return err
 	}
 	scope := c.operation.policy.Scope(principal.Tenant, principal.ID, c.operation.id, c.key)
-	state, lookErr := s.keys.Look(ctx, scope)
+	state, lookErr := s.side(c.operation).Keys.Look(ctx, scope)
 	if lookErr != nil {
 		return lookErr
 	}

@@ -22,7 +22,7 @@ func (s *Server) GetIdempotencyKey(ctx context.Context, request api.GetIdempoten
 	}
 	principal := callOf(ctx).principal
 	scope := policy.Scope(principal.Tenant, principal.ID, request.Params.Operation, idempotency.Key(request.Key))
-	state, err := s.keys.Look(ctx, scope)
+	state, err := s.modules.Tenants.Keys.Look(ctx, scope)
 	if err != nil {
 		return nil, err
 	}

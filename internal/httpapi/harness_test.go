@@ -27,16 +27,17 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// world is a server on a database of its own, with a tenant and an API key of it.
+// world is a server on a database of its own, with a tenant, an API key of it, and an operator's.
 type world struct {
-	t       *testing.T
-	url     string // of the database
-	db      *postgres.DB
-	workers *postgres.DB
-	server  *Server
-	base    string
-	tenant  uuid.UUID
-	token   string
+	t        *testing.T
+	url      string // of the database
+	db       *postgres.DB
+	workers  *postgres.DB
+	server   *Server
+	base     string
+	tenant   uuid.UUID
+	token    string
+	operator string
 }
 
 const poolSize = 16
@@ -56,21 +57,38 @@ func setupWith(t *testing.T, config Config) *world {
 	w.db, w.workers = w.open(postgres.Request, poolSize), w.open(postgres.Worker, 4)
 	w.restart(config)
 	w.tenant, w.token = w.principal("acme", "shop", identity.TenantScopes()...)
+	_, w.operator = w.principal("operations", "ops", identity.OpsRead, identity.OpsWrite)
 	return w
 }
 
-// restart answers from a new process, which remembers nothing; the old one goes on beside it.
+// process is one more server on the world's database, with a memory of its own.
+func (w *world) process(config Config) *Server {
+	w.t.Helper()
+	modules := Modules{
+		Tenants:   Side{DB: w.db, Keys: idempotency.New(w.db, 10*time.Second, 1000)},
+		Operators: Side{DB: w.workers, Keys: idempotency.New(w.workers, 10*time.Second, 0)},
+		Keyring:   identity.NewKeyring(w.workers),
+	}
+	server, err := New(w.t.Context(), config, modules, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
+	w.must(err)
+	return server
+}
+
+// restart answers from a new process; the old one goes on beside it.
 func (w *world) restart(config Config) {
 	w.t.Helper()
-	var err error
-	w.server, err = New(
-		w.t.Context(), config, w.db, idempotency.New(w.db, 10*time.Second, 1000), identity.NewKeyring(w.workers),
-		slog.New(slog.NewTextHandler(w.t.Output(), nil)),
-	)
-	w.must(err)
+	w.server = w.process(config)
 	listening := httptest.NewServer(w.server)
 	w.t.Cleanup(listening.Close)
 	w.base = listening.URL
+}
+
+// tokenFor is a key that may do the operation.
+func (w *world) tokenFor(o *operation) string {
+	if identity.ForOperators(o.scope) {
+		return w.operator
+	}
+	return w.token
 }
 
 func (w *world) open(role postgres.Role, connections int32) *postgres.DB {

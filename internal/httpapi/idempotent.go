@@ -44,7 +44,7 @@ func (s *Server) once(
 		Before:     c.checks(),
 		Authorise:  func(ctx context.Context) error { return s.authorise(ctx, c) },
 	}
-	outcome, err := s.keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
+	outcome, err := s.side(c.operation).Keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
 		r, err := work(ctx, tx)
 		if fault.KindOf(err).Rejection() {
 			status, header, body := renderProblem(c, err)
@@ -134,5 +134,14 @@ func (s stored) write(w http.ResponseWriter) error {
 
 // One line for each keyed operation: the generated interface of its responses asks for it.
 
-func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error { return s.write(w) }
-func (s stored) VisitCancelOrderResponse(w http.ResponseWriter) error { return s.write(w) }
+func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error         { return s.write(w) }
+func (s stored) VisitCancelOrderResponse(w http.ResponseWriter) error         { return s.write(w) }
+func (s stored) VisitCreateTenantResponse(w http.ResponseWriter) error        { return s.write(w) }
+func (s stored) VisitActivateTenantResponse(w http.ResponseWriter) error      { return s.write(w) }
+func (s stored) VisitDeactivateTenantResponse(w http.ResponseWriter) error    { return s.write(w) }
+func (s stored) VisitCreatePrincipalResponse(w http.ResponseWriter) error     { return s.write(w) }
+func (s stored) VisitActivatePrincipalResponse(w http.ResponseWriter) error   { return s.write(w) }
+func (s stored) VisitDeactivatePrincipalResponse(w http.ResponseWriter) error { return s.write(w) }
+func (s stored) VisitCreateAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }
+func (s stored) VisitRotateAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }
+func (s stored) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }

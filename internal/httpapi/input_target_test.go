@@ -156,13 +156,14 @@ func TestSlowSendersAreGivenUp(t *testing.T) {
 	for _, framed := range []string{"Content-Length: 500\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {
 		for o, address := range w.addresses() {
 			line := o.route.Method + " " + address + " HTTP/1.1"
+			head := strings.Replace(w.head(line), w.token, w.tokenFor(o), 1)
 			switch {
 			case o.body != nil:
-				send(o.id, w.head(line)+framed, "HTTP/1.1 408 ")
+				send(o.id, head+framed, "HTTP/1.1 408 ")
 			case o.scope == "":
-				send(o.id, w.head(line)+framed, "HTTP/1.1 200 ")
+				send(o.id, head+framed, "HTTP/1.1 200 ")
 			default:
-				send(o.id, w.head(line)+framed, "HTTP/1.1 200 ", "HTTP/1.1 400 ", "HTTP/1.1 404 ")
+				send(o.id, head+framed, "HTTP/1.1 200 ", "HTTP/1.1 400 ", "HTTP/1.1 404 ")
 			}
 			if o.scope != "" {
 				send(o.id+", of a stranger", line+"\r\nHost: x\r\n"+framed, "HTTP/1.1 401 ")

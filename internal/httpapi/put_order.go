@@ -16,7 +16,7 @@ func (s *Server) PutOrder(ctx context.Context, request api.PutOrderRequestObject
 	var order orders.Order
 	var made bool
 	unit := postgres.Unit{Tenant: c.principal.Tenant, First: c.checks(), LockTimeout: s.LongestWait()}
-	err := s.db.Run(ctx, unit, func(ctx context.Context, tx *postgres.Tx) (err error) {
+	err := s.modules.Tenants.DB.Run(ctx, unit, func(ctx context.Context, tx *postgres.Tx) (err error) {
 		order, made, err = orders.Put(ctx, tx, placement)
 		return err
 	})

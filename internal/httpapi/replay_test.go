@@ -161,7 +161,7 @@ func TestStormOnAHeldKeyWaitsOnOneConnection(t *testing.T) {
 	held := w.hold(key)
 	answers := make(chan []answer, 1)
 	go func() { answers <- storm(t, 256, func(int) (answer, error) { return w.tryPlace(key, order()) }) }()
-	for w.server.keys.Followers() < 255 { //nolint:revive // until all but the leader follow
+	for w.server.modules.Tenants.Keys.Followers() < 255 { //nolint:revive // until all but the leader follow
 	}
 	w.waiting(1)
 	if n := w.db.Stat().AcquiredConns(); n != 1 {

@@ -34,13 +34,33 @@ type Config struct {
 	Origins []string // whose pages may ask from a browser, as browsers write them; none for no CORS
 }
 
+// Modules are what the server stands on.
+type Modules struct {
+	Tenants   Side // of the Request role: what callers do with their own tenant's rows
+	Operators Side // of the Worker role: what operators do with any tenant's rows
+	Keyring   *identity.Keyring
+}
+
+// Side is a database, as one role sees it, and the idempotency keys of what is done on it. Both sides keep their keys in
+// one table, under the caller's tenant: a key is remembered in the transaction that did its work, and so by its role.
+type Side struct {
+	DB   *postgres.DB
+	Keys *idempotency.Keys
+}
+
+// side is where an operation works. Its required scope decides: only one for operators reaches past the caller's tenant.
+func (s *Server) side(o *operation) Side {
+	if identity.ForOperators(o.scope) {
+		return s.modules.Operators
+	}
+	return s.modules.Tenants
+}
+
 // Server answers the API. It is an http.Handler, safe for concurrent use.
 type Server struct {
 	config   Config
 	spec     *specification
-	db       *postgres.DB
-	keys     *idempotency.Keys
-	keyring  *identity.Keyring
+	modules  Modules
 	log      *slog.Logger
 	routes   *http.ServeMux
 	lost     http.Handler // answers where there can be no route
@@ -53,17 +73,15 @@ type Server struct {
 
 var _ api.StrictServerInterface = (*Server)(nil)
 
-// New checks the contract and makes the server of it. Requests work on db; keyring tells who sends them.
-func New(
-	ctx context.Context, config Config, db *postgres.DB, keys *idempotency.Keys, keyring *identity.Keyring, log *slog.Logger,
-) (*Server, error) {
+// New checks the contract and makes the server of it.
+func New(ctx context.Context, config Config, modules Modules, log *slog.Logger) (*Server, error) {
 	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		config: config, spec: spec, db: db, keys: keys, keyring: keyring, log: log,
-		routes: http.NewServeMux(), allowance: newAllowance(config.TenantRate, config.TenantBurst), origins: map[string]bool{},
+		config: config, spec: spec, modules: modules, log: log, routes: http.NewServeMux(),
+		allowance: newAllowance(config.TenantRate, config.TenantBurst), origins: map[string]bool{},
 	}
 	for _, origin := range config.Origins {
 		s.origins[origin] = true

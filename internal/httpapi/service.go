@@ -24,7 +24,7 @@ func (s *Server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	if s.draining.Load() {
 		return nil, &fault.Error{Kind: fault.Unavailable, Detail: "This process is shutting down.", RetryAfter: drained}
 	}
-	if err := s.db.Ping(ctx); err != nil {
+	if err := s.modules.Tenants.DB.Ping(ctx); err != nil {
 		return nil, err
 	}
 	return api.GetReadiness200JSONResponse{Status: api.Ok}, nil

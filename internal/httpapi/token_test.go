@@ -27,7 +27,7 @@ func setupTrust(t *testing.T) *trusting {
 // trust begins without any of the issuer's keys.
 func (w *trusting) trust() {
 	w.t.Helper()
-	w.server.keyring.Trust(oidctest.Start(w.t, w.issuer.Config(w.clock)))
+	w.server.modules.Keyring.Trust(oidctest.Start(w.t, w.issuer.Config(w.clock)))
 }
 
 // jwt is a token of user-1 in tenant acme, but for the changes.
