@@ -164,20 +164,30 @@ func TestDevsOperator(t *testing.T) {
 }
 
 // docs/identity.md: a production server logs in as a role that owns nothing. It is enough for serve and for operators, and
-// not for more.
+// not for more. And the owner needs no right to make roles, where the two were made before.
 func TestLoginRoleThatOwnsNothingIsEnough(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, dataDir(t))
 	conn, err := pgx.Connect(t.Context(), d.DatabaseURL)
 	must(t, err)
 	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), `CREATE ROLE orderonce_app LOGIN PASSWORD 'secret' IN ROLE orderonce_request, orderonce_worker`)
-	must(t, err)
+	for _, sql := range []string{
+		`CREATE ROLE orderonce_app LOGIN PASSWORD 'secret' IN ROLE orderonce_request, orderonce_worker`,
+		`CREATE ROLE orderonce_owner LOGIN PASSWORD 'secret'`,
+		`CREATE DATABASE production OWNER orderonce_owner`,
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
 	u, err := url.Parse(d.DatabaseURL)
 	must(t, err)
+	u.Path, u.User = "/production", url.UserPassword("orderonce_owner", "secret")
+	operator{t, u.String()}.do("migrate", "up")
 	u.User = url.UserPassword("orderonce_app", "secret")
 	o := operator{t, u.String()}
-	key := o.change("keys", "create", "--tenant=acme", "--principal=shop", "--name=by-app")
+	o.change("tenants", "create", "--tenant=acme")
+	o.change("principals", "create", "--tenant=acme", "--principal=shop")
+	key := o.change("keys", "create", "--tenant=acme", "--principal=shop", "--name=2026-11")
 	_, ready := orderoncetest.StartServer(t, orderoncetest.Command{
 		Binary: orderoncetest.Binary(t), Args: []string{"serve", "--drain-delay=0s"}, Env: []string{"ORDERONCE_DATABASE_URL=" + o.database},
 	})

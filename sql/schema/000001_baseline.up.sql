@@ -180,11 +180,13 @@ DECLARE
     role text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['orderonce_request', 'orderonce_worker'] LOOP
-        BEGIN
-            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL; -- another database's, or made this very moment
-        END;
+        IF to_regrole(role) IS NULL THEN -- or an owner who may not make roles could use none that were made for it
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL; -- made this very moment
+            END;
+        END IF;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), role);
         EXECUTE format('GRANT SELECT ON schema_migrations TO %I', role);
     END LOOP;
