@@ -4,10 +4,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"orderonce/internal/httpapi/api"
-	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 )
 
