@@ -53,7 +53,7 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 		}
 		if o.body != nil {
 			large := w.send(o.route.Method, address, strings.NewReader(order(set("metadata", strings.Repeat("x", 2000)))),
-				with("Content-Type", "application/json"), with(keyHeader, freshKey()))
+				as(w.tokenFor(o)), with("Content-Type", "application/json"), with(keyHeader, freshKey()))
 			check(o.id+" with a large body", large, 413, "no-store")
 		}
 	}

@@ -91,6 +91,9 @@ func TestRecordPurgedAllTheTime(t *testing.T) {
 	}
 }
 
+// forgetful servers keep no outcomes in memory, and so see at once what a test does to the records.
+var forgetful = shop.Options{Args: []string{"--replay-cache=0"}}
+
 // After retention the key is free, but the checkout is not: it has its order for ever, and the answer says which.
 func TestKeyExpiredCheckoutKnown(t *testing.T) {
 	t.Parallel()
@@ -102,7 +105,7 @@ func TestKeyExpiredCheckoutKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := shop.Open(t)
-			a, b := s.Serve(t, shop.Options{}), s.Serve(t, shop.Options{})
+			a, b := s.Serve(t, forgetful), s.Serve(t, forgetful)
 			key := orderoncetest.NewKey()
 			body := order(key, "checkout_id", "checkout-1")
 			first := a.Place(t, key, body)
@@ -135,7 +138,7 @@ func TestKeyExpiredCheckoutKnown(t *testing.T) {
 func TestKeyExpiredWithoutCheckout(t *testing.T) {
 	t.Parallel()
 	s := shop.Open(t)
-	server := s.Serve(t, shop.Options{})
+	server := s.Serve(t, forgetful)
 	key := orderoncetest.NewKey()
 	first := server.Place(t, key, order(key))
 	wantFirst(t, first)
