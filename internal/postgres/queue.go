@@ -72,15 +72,8 @@ var errWithdrawn = errors.New("withdrawn before its turn")
 // begin one: a member that comes alone is not handed over. Where ctx ends first, a member that still waits is taken out
 // with errWithdrawn; of one that is under way the error is ctx's own, and whoever asked may go on waiting for it.
 func (q *queue[T]) join(ctx context.Context, m T) error {
-	q.mu.Lock()
-	q.waiting = append(q.waiting, m)
-	lead := q.active == 0 || q.active < q.limit && len(q.waiting) >= q.crowd
-	if lead {
-		q.active++
-	}
-	q.mu.Unlock()
-	if lead {
-		q.lead()
+	if batch := q.enter(m); batch != nil {
+		q.lead(batch)
 	}
 	p := m.queued()
 	select {
@@ -94,9 +87,22 @@ func (q *queue[T]) join(ctx context.Context, m T) error {
 	}
 }
 
-// lead does one batch and hands the rest to a goroutine.
-func (q *queue[T]) lead() {
-	q.run(q.next())
+// enter lines the member up, and returns the batch that its caller is to do, if any. The batch is taken in the same
+// breath: another leader could come first otherwise, and a leader without a batch would be counted out twice.
+func (q *queue[T]) enter(m T) []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, m)
+	if q.active > 0 && (q.active >= q.limit || len(q.waiting) < q.crowd) {
+		return nil
+	}
+	q.active++
+	return q.take()
+}
+
+// lead does the batch and hands the rest to a goroutine.
+func (q *queue[T]) lead(batch []T) {
+	q.run(batch)
 	if more := q.next(); more != nil {
 		go func() {
 			for batch := more; batch != nil; batch = q.next() {
@@ -137,8 +143,7 @@ func (q *queue[T]) withdraw(m T) bool {
 	return true
 }
 
-// next takes the members of the next batch, or says that the caller's is over. Where more wait than a batch holds, the
-// tenants take turns.
+// next takes the next batch, or says that the caller's was the last.
 func (q *queue[T]) next() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,6 +151,12 @@ func (q *queue[T]) next() []T {
 		q.active--
 		return nil
 	}
+	return q.take()
+}
+
+// take takes the members of a batch out of those that wait. Where more wait than a batch holds, the tenants take turns.
+// The caller holds the lock.
+func (q *queue[T]) take() []T {
 	batch := q.waiting
 	if len(batch) <= q.size {
 		q.waiting = nil
