@@ -88,7 +88,13 @@ func (r *reader) ask(ctx context.Context, q *reading) error {
 	}
 	// Whoever reads for it may still be writing into dest. A shared read ends within its own bound.
 	<-q.done
-	r.checks = nil
+	if errors.Is(q.err, errAlone) {
+		q.place = newPlace(r.tenant)
+		r.db.readTogether([]*reading{q}) //nolint:contextcheck // as above
+	}
+	if q.err == nil || errors.Is(q.err, pgx.ErrNoRows) {
+		r.checks = nil // any other error may have come before them
+	}
 	return q.err
 }
 
@@ -98,25 +104,36 @@ func (r *reader) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		return nil, errEnded
 	}
 	if r.session == nil {
-		s, err := r.db.acquireFor(ctx, r.tenant)
-		if err != nil {
+		if err := r.open(ctx); err != nil {
 			return nil, err
 		}
-		r.session = s
-		var p pipeline
-		p.control(beginRead)
-		p.control(named(r.tenant))
-		for _, check := range r.checks {
-			if err := p.row(ctx, check); err != nil {
-				return nil, err
-			}
-		}
-		if err := p.send(ctx, s); err != nil {
-			return nil, err
-		}
-		r.checks = nil
 	}
 	return r.session.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller reads the rows
+}
+
+// open begins the transaction of a connection of the read's own. Without the checks' consent there is none.
+func (r *reader) open(ctx context.Context) error {
+	s, err := r.db.acquireFor(ctx, r.tenant)
+	if err != nil {
+		return err
+	}
+	var p pipeline
+	p.control(beginRead)
+	p.control(named(r.tenant))
+	for _, check := range r.checks {
+		if err == nil {
+			err = p.row(ctx, check)
+		}
+	}
+	if err == nil {
+		err = p.send(ctx, s)
+	}
+	if err != nil {
+		rollbackAndRelease(ctx, s)
+		return err
+	}
+	r.session, r.checks = s, nil
+	return nil
 }
 
 func (r *reader) end(ctx context.Context) {
@@ -145,18 +162,25 @@ func (q *reading) complete() bool {
 }
 
 // readTogether settles every query of a batch. A query that fails ends the transaction for those behind it, which are
-// sent again without it.
+// sent again without it; past a few failures each is sent alone.
 func (db *DB) readTogether(batch []*reading) {
 	for try := 0; len(batch) > 0; try++ {
 		if try == sharedTries {
-			settle(batch, errUnread)
+			settle(batch, errAlone)
 			return
 		}
 		batch = db.readBatch(batch)
 	}
 }
 
-var errUnread = fault.Later(fault.Busy, "read", errors.New("other queries of the shared reads failed"))
+// settleUnread settles a batch for an error that came before its queries. Where one of them may be to blame, such as one
+// whose arguments cannot be encoded, they are told apart by being sent alone.
+func settleUnread(batch []*reading, err error) {
+	if len(batch) > 1 && fault.KindOf(err) == fault.Internal {
+		err = errAlone
+	}
+	settle(batch, err)
+}
 
 // readBatch answers queries in one round trip and returns those that it has no answer for. It is bounded as
 // commitShared is.
@@ -191,13 +215,13 @@ func (db *DB) readBatch(batch []*reading) (unread []*reading) {
 		}
 		rest = rest[len(ofTenant):]
 		if err := p.reads(ctx, ofTenant); err != nil {
-			settle(batch, err)
+			settleUnread(batch, err)
 			return nil
 		}
 	}
 	p.control(commit)
 	if err := p.prepare(ctx, s); err != nil {
-		settle(batch, err)
+		settleUnread(batch, err)
 		return nil
 	}
 	err = s.conn.SendBatch(ctx, &p.batch).Close()
@@ -213,7 +237,7 @@ func (db *DB) readBatch(batch []*reading) (unread []*reading) {
 		}
 	}
 	if len(unread) == len(batch) && err != nil { // none of them is at fault, so none is worth another try
-		settle(batch, translate("read", err))
+		settleUnread(batch, translate("read", err))
 		return nil
 	}
 	return unread
@@ -241,18 +265,23 @@ func (p *pipeline) reads(ctx context.Context, ofTenant []*reading) error {
 		if q.sql == "" {
 			continue
 		}
-		p.batch.Queue(q.sql, q.args...).QueryRow(func(row pgx.Row) error {
-			dest := q.dest
-			if q.refused != nil {
-				dest = nil // nothing of the row reaches a caller who may not see it
-			}
-			q.answered, q.answer = true, row.Scan(dest...)
-			if failed := (*pgconn.PgError)(nil); errors.As(q.answer, &failed) {
-				return failed // it has ended the transaction
-			}
-			return nil
-		})
+		p.batch.Queue(q.sql, q.args...).Fn = q.take
 		p.kinds = append(p.kinds, nil)
+	}
+	return nil
+}
+
+// take reads the query's answer; nothing of it reaches a caller who may not see it. An error that it returns has ended
+// the transaction.
+func (q *reading) take(results pgx.BatchResults) error {
+	q.answered = true
+	if q.refused != nil {
+		_, q.answer = results.Exec()
+	} else {
+		q.answer = results.QueryRow().Scan(q.dest...)
+	}
+	if failed := (*pgconn.PgError)(nil); errors.As(q.answer, &failed) {
+		return failed
 	}
 	return nil
 }

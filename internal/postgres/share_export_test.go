@@ -7,8 +7,16 @@ func (db *DB) Sharing() int {
 	return len(db.commits.waiting)
 }
 
-// The bounds of shared commits.
+// Reading is how many reads wait for the next shared one.
+func (db *DB) Reading() int {
+	db.reads.mu.Lock()
+	defer db.reads.mu.Unlock()
+	return len(db.reads.waiting)
+}
+
+// The bounds of shared commits and reads.
 const (
 	SharedUnits = sharedUnits
 	SharedCrowd = sharedCrowd
+	SharedReads = sharedReads
 )
