@@ -117,13 +117,14 @@ var errPanicked = errors.New("a shared round trip panicked")
 
 // run does a batch. A panic, which only a member's own code can cause, must not leave the others waiting for ever.
 func (q *queue[T]) run(batch []T) {
+	members := slices.Clone(batch) // do takes those out that it has settled
 	defer func() {
 		bug := recover()
 		if bug == nil {
 			return
 		}
-		err := commitUnknown(fmt.Errorf("%w: %v\n%s", errPanicked, bug, debug.Stack()))
-		for _, m := range batch {
+		err := fmt.Errorf("%w: %v\n%s", errPanicked, bug, debug.Stack())
+		for _, m := range members {
 			if !m.queued().settled() {
 				m.queued().settle(err)
 			}

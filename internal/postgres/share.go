@@ -67,10 +67,14 @@ func sharable(rows []Staged) bool {
 // written; of one that is under way only the database knows.
 func (db *DB) share(ctx context.Context, unit *sharer) error {
 	err := db.commits.join(ctx, unit)
-	if unit.settled() || errors.Is(err, errWithdrawn) {
+	switch {
+	case errors.Is(err, errWithdrawn):
 		return err
+	case unit.settled() && !errors.Is(unit.err, errPanicked): // be it in the moment after ctx ended
+		return unit.err
+	default:
+		return commitUnknown(err)
 	}
-	return commitUnknown(err)
 }
 
 // flush commits a batch and tells each unit what became of it.
