@@ -53,7 +53,12 @@ func setup(t *testing.T) *world {
 
 func setupWith(t *testing.T, config Config) *world {
 	t.Helper()
-	w := &world{t: t, url: postgrestest.URL(t)}
+	return setupOn(t, config, postgrestest.URL(t))
+}
+
+func setupOn(t *testing.T, config Config, database string) *world {
+	t.Helper()
+	w := &world{t: t, url: database}
 	w.db, w.workers = w.open(postgres.Request, poolSize), w.open(postgres.Worker, 4)
 	w.restart(config)
 	w.tenant, w.token = w.principal("acme", "shop", identity.TenantScopes()...)
