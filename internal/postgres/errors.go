@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,8 +86,24 @@ func translateState(doing string, pe *pgconn.PgError, err error) error {
 	if len(pe.Code) == 5 && pe.Code[:2] == "08" { // connection exceptions
 		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	}
+	if len(pe.Code) == 5 && pe.Code[:2] == "22" { // data exceptions
+		err = unquoted{err, pe.Message}
+	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
+
+// unquoted is an error about a value without PostgreSQL's words for it, which quote the value: what a client sent does
+// not belong in a log.
+type unquoted struct {
+	error
+	words string
+}
+
+func (u unquoted) Error() string {
+	return strings.ReplaceAll(u.error.Error(), u.words, "a value cannot be taken")
+}
+
+func (u unquoted) Unwrap() error { return u.error }
 
 func connectionLost(err error) bool {
 	var connect *pgconn.ConnectError

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"orderonce/internal/fault"
 	"orderonce/internal/postgres"
@@ -232,6 +234,32 @@ func TestErrorsAboutTheURLKeepThePassword(t *testing.T) {
 	} {
 		_, err := postgres.Open(t.Context(), patient(url))
 		withoutSesame(t, err)
+	}
+}
+
+// PostgreSQL quotes the value that it cannot take, and an error ends up in logs.
+func TestErrorsAboutAValueDoNotQuoteIt(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	const cast = "SELECT $1::int"
+	exec := func(ctx context.Context, db postgres.DBTX) error {
+		_, err := db.Exec(ctx, cast, "sesame")
+		return err
+	}
+	for where, err := range map[string]error{
+		"read": f.db.Read(t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
+			return fmt.Errorf("look: %w", db.QueryRow(ctx, cast, "sesame").Scan(new(int)))
+		}),
+		"staged row": f.inTx(postgres.Unit{}, func(_ context.Context, tx *postgres.Tx) error { tx.Stage(late, rowFunc(exec)); return nil }),
+		"work": f.inTx(postgres.Unit{}, func(ctx context.Context, tx *postgres.Tx) error {
+			db, err := tx.DB(ctx)
+			return fmt.Errorf("work: %w", errors.Join(err, exec(ctx, db)))
+		}),
+	} {
+		withoutSesame(t, err)
+		if pe, ok := errors.AsType[*pgconn.PgError](err); !ok || pe.Code != "22P02" || !strings.Contains(err.Error(), "22P02") {
+			t.Errorf("%s: the code is lost: %v", where, err)
+		}
 	}
 }
 
