@@ -253,19 +253,23 @@ func configCommand() *cobra.Command {
 	return cmd
 }
 
-// redacted is a connection string without its password. One that is no URL may hold it anywhere.
+// redacted is a connection string without its passwords. One that is no whole URL may hold them anywhere: behind a
+// scheme that was forgotten, or in a path that begins in the middle of a password.
 func redacted(connection string) string {
 	if connection == "" {
 		return ""
 	}
 	u, err := url.Parse(connection)
-	if err != nil || u.Scheme == "" {
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Opaque != "" ||
+		strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
 		return "(set)"
 	}
 	query := u.Query()
-	if query.Has("password") {
-		query.Set("password", "xxxxx")
-		u.RawQuery = query.Encode()
+	for _, secret := range []string{"password", "sslpassword"} {
+		if query.Has(secret) {
+			query.Set(secret, "xxxxx")
+			u.RawQuery = query.Encode()
+		}
 	}
 	return u.Redacted()
 }

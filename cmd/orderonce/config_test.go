@@ -192,6 +192,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"as key and value":      "host=127.0.0.1 port=1 user=shop sslmode=disable password=" + secret,
 		"in what is no URL":     "postgres://shop:" + secret + "@127.0.0.1:port/shop",
 		"in an unknown setting": "postgres://shop:" + secret + "@127.0.0.1:1/shop?sslmode=" + "never",
+		"without a scheme":      "shop:" + secret + "@127.0.0.1:1/shop",
+		"of a client's key":     "postgres://127.0.0.1:1/shop?sslmode=disable&sslpassword=" + secret,
 		"with a bad escape":     "postgres://shop:" + secret + "%zz@127.0.0.1:1/shop",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +212,15 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	}
 	if got := redacted("postgres://shop:" + secret + "@db:5432/shop?sslmode=disable"); got != "postgres://shop:xxxxx@db:5432/shop?sslmode=disable" { //nolint:gosec // as it is shown
 		t.Errorf("what is no secret is lost: %s", got)
+	}
+	// A password with a character that ought to be escaped is read as something else.
+	for _, url := range []string{
+		"postgres://shop:5432/" + secret + "@db/shop", "postgres://shop:5432?" + secret + "@db/shop", "postgres://shop:5432#" + secret + "@db/shop",
+		"postgres:shop:" + secret + "@db/shop", "postgres:/shop:" + secret + "@db/shop", "shop:" + secret + "@db/shop",
+	} {
+		if got := redacted(url); got != "(set)" {
+			t.Errorf("%s is shown as %s", url, got)
+		}
 	}
 }
 
