@@ -33,7 +33,7 @@ func TestOtherTenantsNamesCostWhatAbsentOnesCost(t *testing.T) {
 	strangers := 0
 	for name, n := range w.namings() {
 		strangers++ // one each: what was made under a name is not absent the next time
-		tenant, token := w.principal(fmt.Sprint("stranger-", strangers), "shop", identity.Scopes()...)
+		tenant, token := w.principal(fmt.Sprint("stranger-", strangers), "shop", identity.TenantScopes()...)
 		stranger := as(token)
 		_ = n.send(n.absent(), stranger) // so that the credential is remembered and the statements are prepared
 		var absent, theirs answer

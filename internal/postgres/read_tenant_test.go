@@ -32,6 +32,7 @@ func setupWalled(t *testing.T, shared int) walled {
 		w.tenants = append(w.tenants, uuid.Must(uuid.NewV7()))
 		w.exec(fmt.Sprintf("INSERT INTO tenants (tenant_id, name, created_at) VALUES ('%s', 'tenant-%d', now())", w.tenants[i], i))
 	}
+	w.exec("GRANT SELECT ON tenants TO orderonce_request") // the names too, for the test to look at
 	config := patient(w.url)
 	config.Role, config.SharedCommits, config.MaxConns = postgres.Request, shared, postgres.SharedReads+2
 	w.db = open(t, config)
@@ -80,10 +81,9 @@ func TestReadSeesItsTenantAlone(t *testing.T) {
 	}
 }
 
-// Reads that meet name all their tenants at once. Each query names its own, and is given no other's row; one that named
-// none would see the tenants that it happened to meet, and nobody else: that is all the second wall can promise of a
-// shared read, and why sqlc vet holds the first one.
-func TestReadsThatMeetSeeNoMoreThanTheirTenants(t *testing.T) {
+// Reads that meet share a transaction, and each is asked while its own tenant alone is named: a query that forgot to name
+// its tenant sees no other's row, whomever it met.
+func TestReadsThatMeetSeeTheirOwnTenantOnly(t *testing.T) {
 	t.Parallel()
 	w := setupWalled(t, 1)
 	const own = "SELECT name FROM tenants WHERE tenant_id = $1"
@@ -92,7 +92,7 @@ func TestReadsThatMeetSeeNoMoreThanTheirTenants(t *testing.T) {
 	w.askTogether([]*inquiry{first, second, careless, stranger}, w.tenants[0], w.tenants[1], w.tenants[0], w.tenants[0])
 	first.want(t, "tenant-0")
 	second.want(t, "tenant-1")
-	careless.want(t, "tenant-0 tenant-1")
+	careless.want(t, "tenant-0")
 	stranger.wantNothing(t)
 	w.wantThings()
 }

@@ -194,7 +194,11 @@ END
 $roles$;
 
 -- To the request role only what requests do. UPDATE lets a row be locked as well.
-GRANT SELECT ON tenants, principals, api_keys, coupons, orders, outbox_events, idempotency_requests TO orderonce_request;
+GRANT SELECT ON coupons, orders, outbox_events, idempotency_requests TO orderonce_request;
+-- And of those who ask, what confirms a credential.
+GRANT SELECT (tenant_id, active, operator) ON tenants TO orderonce_request;
+GRANT SELECT (tenant_id, id, active) ON principals TO orderonce_request;
+GRANT SELECT (tenant_id, id, principal_id, secret_hash, scopes, expires_at, revoked_at) ON api_keys TO orderonce_request;
 GRANT INSERT, DELETE ON orders, outbox_events, idempotency_requests TO orderonce_request;
 GRANT UPDATE ON idempotency_requests TO orderonce_request;
 GRANT UPDATE (redemptions) ON coupons TO orderonce_request;

@@ -87,7 +87,9 @@ func setup(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, marks: &marks{}, pg: shop.Killable(t, false)}
 	w.shop = shop.OpenOn(t, w.pg)
-	w.ended = strings.TrimSpace(w.command("keys", "create", "--tenant=acme", "--principal=leaver", "--database-url="+w.shop.URL))
+	on, reason := "--database-url="+w.shop.URL, "--reason=a test"
+	w.command("principals", "create", "--tenant=acme", "--principal=leaver", reason, on)
+	w.ended = strings.TrimSpace(w.command("keys", "create", "--tenant=acme", "--principal=leaver", "--name=2026-11", reason, on))
 	w.shop.Exec(t, "UPDATE principals SET active = false WHERE name = 'leaver'")
 	for where, token := range map[string]string{"API key": w.shop.Token, "ended API key": w.ended} {
 		w.marks.add(credential, where, strings.Split(token, "_")[3])

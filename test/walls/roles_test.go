@@ -54,14 +54,14 @@ func TestEveryTableOfTenantsHasTheWall(t *testing.T) {
 // privilege on it or on some of its columns.
 var grants = map[postgres.Role][]string{
 	postgres.Request: {
-		"api_keys SELECT",
+		"api_keys SELECT (expires_at,id,principal_id,revoked_at,scopes,secret_hash,tenant_id)",
 		"coupons SELECT", "coupons UPDATE (redemptions)",
 		"idempotency_requests DELETE", "idempotency_requests INSERT", "idempotency_requests SELECT", "idempotency_requests UPDATE",
 		"orders DELETE", "orders INSERT", "orders SELECT", "orders UPDATE (status,version)",
 		"outbox_events DELETE", "outbox_events INSERT", "outbox_events SELECT",
-		"principals SELECT",
+		"principals SELECT (active,id,tenant_id)",
 		"schema_migrations SELECT",
-		"tenants SELECT",
+		"tenants SELECT (active,operator,tenant_id)",
 	},
 	postgres.Worker: {
 		"api_keys DELETE", "api_keys INSERT", "api_keys SELECT", "api_keys UPDATE",

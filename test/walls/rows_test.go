@@ -25,7 +25,12 @@ const (
 var theirs = map[string]any{
 	"tenant_id": victim, "id": theirID, "principal_id": theirID, "name": theirName, "created_at": "2026-01-01Z",
 
-	"secret_hash": hash, "scope": "orders:read", "scopes": "{orders:read}",
+	"secret_hash": hash, "scope": "orders:read", "scopes": "{orders:read}", "operator": "false", "active": "false",
+	"tenant_ids": "{" + victim + "}", "ids": "{" + theirID + "}", "used_at": "{2026-06-01Z}", "revoked_at": "2026-06-01Z",
+	"EndOtherKeys.id": absentID, "ends_at": "2026-06-01Z",
+	"tenant_name": theirName, "issuer": "https://id.example", "subject": theirName, "granted": "true", "operators": "false",
+	"actor": "cli:root", "action": "api_key.revoked", "subject_type": "api_key", "subject_id": theirID, "reason": "for a test",
+	"details": "{}",
 
 	"operation": "createOrder", "idempotency_key": theirName, "CompleteKey.idempotency_key": theirName + unfinished,
 	"fingerprint": hash, "fingerprint_version": "1", "field_digests": `\x00`, "api_version": "2026-11-01",
@@ -48,7 +53,8 @@ var theirs = map[string]any{
 var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
-	"PutTenant.tenant_id": absentID,
+	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
+	"InsertTenant.tenant_id": absentID,
 })
 
 func changed(values, changes map[string]any) map[string]any {

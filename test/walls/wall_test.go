@@ -83,7 +83,7 @@ func TestVictimsIdsMeanNothingInAnotherTenant(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for _, q := range queries(t) {
-		own := map[string]any{"tenant_id": intruder, "principal_id": intruder, "principal_ids": "{" + intruder + "}"}
+		own := map[string]any{"tenant_id": intruder, "principal_id": intruder, "principal_ids": "{" + intruder + "}", "tenant_ids": "{" + intruder + "}"}
 		used := w.try(q, attempt{postgres.Request, named(intruder), changed(theirs, own)})
 		free := w.try(q, attempt{postgres.Request, named(intruder), changed(absent, own)})
 		if used.VictimsChanged {
