@@ -155,6 +155,10 @@ func TestSpecificationIsRefused(t *testing.T) {
 		"no published retry windows":               {replace("x-retry-windows", "x-other"), "x-retry-windows"},
 		"a scope that no key can hold":             {replace("x-required-scope: orders:create", "x-required-scope: orders:crate"), "orders:crate"},
 		"a policy without the API's version":       {replace(`        - $ref: "#/components/parameters/ApiVersion"`+"\n", ""), "API-Version"},
+		"a keyword that no rule is made of":        {replace("          minItems: 1\n", "          uniqueItems: true\n"), "#/components/schemas/PlaceOrder/properties/items/uniqueItems"},
+		"a format that nobody checks":              {replace("          format: date-time\n", "          format: email\n"), "#/components/schemas/PlaceOrder/properties/client_sent_at/format"},
+		"a rule beside a reference":                {replace(`customer_id: {$ref: "#/components/schemas/ClientId"}`, `customer_id: {$ref: "#/components/schemas/ClientId", maxLength: 5}`), "maxLength"},
+		"a parameter that is a list":               {replace("schema: {type: string, minLength: 1, maxLength: 200}", "schema: {type: array, items: {type: string}}"), "?page_token"},
 		"a size of a policy that cannot be parsed": {replace("max-response: 64KiB", "max-response: 64KB"), "max-response"},
 	} {
 		if _, err := loadSpecification(t.Context(), []byte(test.spec)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
-	"github.com/google/uuid"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/httpapi/internal/contract"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 )
@@ -23,12 +23,14 @@ import (
 type operation struct {
 	id        string
 	pattern   string              // of http.ServeMux, such as "POST /orders"
-	route     *routers.Route      // for the validator
+	route     *routers.Route      // where the specification has it
 	scope     string              // x-required-scope; empty for public operations
 	policy    *idempotency.Policy // x-idempotency; nil for operations without a key
 	body      *openapi3.Schema    // of application/json; nil for operations without a body
+	rules     *contract.Body      // of the body's schema
 	transport []string            // the body's members that x-fingerprint excludes
-	query     map[string]bool     // the query parameters it knows
+
+	parameters []*contract.Parameter // but the key: idempotency.ParseKey is its judge
 }
 
 // specification is the contract with its operations.
@@ -76,30 +78,17 @@ func loadSpecification(ctx context.Context, source []byte) (*specification, erro
 	return s, nil
 }
 
-// defineFormats tells the validator, once for the process, what kin-openapi's own pattern does not: it knows the UUID
-// versions of RFC 4122 alone, and refuses UUIDv7 (RFC 9562). And its date-times are all of RFC 3339, leap seconds
-// included: a time that Go cannot hold must be refused with the other faults of the body, not by its decoder.
+// defineFormats tells kin-openapi, once for the process, what the names of formats mean here: its own UUIDs are those
+// of RFC 4122 alone, without version 7, and the examples of the specification have some.
 var defineFormats = sync.OnceFunc(func() {
-	openapi3.DefineStringFormatValidator("uuid", openapi3.NewCallbackValidator(func(s string) error {
-		if len(s) != len(uuid.UUID{}.String()) {
-			return errors.New("not a UUID")
-		}
-		return uuid.Validate(s)
-	}))
-	grammar := openapi3.SchemaStringFormats["date-time"]
-	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
-		if grammar.Validate(s) != nil || new(time.Time).UnmarshalText([]byte(s)) != nil {
-			return errors.New("not an RFC 3339 time, or a leap second")
-		}
-		return nil
-	}))
+	for name, is := range contract.Formats {
+		openapi3.DefineStringFormatValidator(name, openapi3.NewCallbackValidator(is))
+	}
 })
 
 func readOperation(route *routers.Route) (*operation, error) {
 	op := route.Operation
-	o := &operation{
-		id: op.OperationID, pattern: route.Method + " " + route.Path, route: route, query: map[string]bool{},
-	}
+	o := &operation{id: op.OperationID, pattern: route.Method + " " + route.Path, route: route}
 	if o.id == "" {
 		return nil, errors.New("has no operationId")
 	}
@@ -115,20 +104,39 @@ func readOperation(route *routers.Route) (*operation, error) {
 		return nil, fmt.Errorf("x-required-scope: no key can hold %q", o.scope)
 	}
 	op.Parameters = append(op.Parameters, route.PathItem.Parameters...)
-	for _, p := range op.Parameters {
-		if p.Value.In == openapi3.ParameterInQuery {
-			o.query[p.Value.Name] = true
-		}
-	}
-	if op.RequestBody != nil {
-		o.body = op.RequestBody.Value.Content["application/json"].Schema.Value
-		for name, property := range o.body.Properties {
-			if property.Value.Extensions["x-fingerprint"] == "exclude" {
-				o.transport = append(o.transport, name)
-			}
-		}
+	if err := o.compile(); err != nil {
+		return nil, err
 	}
 	return o, o.readPolicy()
+}
+
+// compile makes the rules that requests are held to.
+func (o *operation) compile() error {
+	op := o.route.Operation
+	for _, p := range op.Parameters {
+		if p.Value.Name == keyHeader {
+			continue
+		}
+		rules, err := contract.CompileParameter(p.Value)
+		if err != nil {
+			return err
+		}
+		o.parameters = append(o.parameters, rules)
+	}
+	if op.RequestBody == nil {
+		return nil
+	}
+	schema := op.RequestBody.Value.Content["application/json"].Schema
+	o.body = schema.Value
+	for name, property := range o.body.Properties {
+		if property.Value.Extensions["x-fingerprint"] == "exclude" {
+			o.transport = append(o.transport, name)
+		}
+	}
+	var err error
+	o.rules, err = contract.CompileBody(
+		schema, "paths", o.route.Path, strings.ToLower(o.route.Method), "requestBody", "content", "application/json", "schema")
+	return err
 }
 
 func (o *operation) readPolicy() error {
