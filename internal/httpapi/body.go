@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -87,7 +88,11 @@ func decode(document []byte) (any, error) {
 	if len(bytes.TrimSpace(document)) == 0 {
 		return nil, fault.New(fault.InvalidRequest, "The body is empty.")
 	}
-	d := decoder{jsontext.NewDecoder(bytes.NewReader(document))}
+	in, _ := decoders.Get().(*jsontext.Decoder)
+	defer decoders.Put(in)
+	d := decoder{in}
+	d.read(document)
+	defer d.read(nil) // the decoder outlives the document
 	value, err := d.value(0)
 	if err != nil {
 		return nil, err
@@ -98,7 +103,15 @@ func decode(document []byte) (any, error) {
 	return value, nil
 }
 
+// decoders are used again: a new one allocates as much as a small order.
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
 type decoder struct{ in *jsontext.Decoder }
+
+// read begins a document. That no member is there twice is seen when it is put into its map, at no price.
+func (d decoder) read(document []byte) {
+	d.in.Reset(bytes.NewBuffer(document), jsontext.AllowDuplicateNames(true))
+}
 
 func (d decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
@@ -114,7 +127,7 @@ func (d decoder) value(depth int) (any, error) {
 	case '[':
 		return d.array(depth)
 	case '"':
-		return d.text(t.String())
+		return d.text(t)
 	case '0':
 		return d.integer(t.String())
 	case 't', 'f':
@@ -131,9 +144,12 @@ func (d decoder) object(depth int) (any, error) {
 		if err != nil {
 			return nil, d.broken(err)
 		}
-		name := t.String()
-		if _, err := d.text(name); err != nil {
+		name, err := d.text(t)
+		if err != nil {
 			return nil, err
+		}
+		if _, twice := members[name]; twice {
+			return nil, d.refuse("is there twice")
 		}
 		if members[name], err = d.value(depth + 1); err != nil {
 			return nil, err
@@ -144,7 +160,7 @@ func (d decoder) object(depth int) (any, error) {
 }
 
 func (d decoder) array(depth int) (any, error) {
-	items := []any{}
+	items := make([]any, 0, 4)
 	for d.in.PeekKind() != ']' {
 		item, err := d.value(depth + 1)
 		if err != nil {
@@ -156,9 +172,10 @@ func (d decoder) array(depth int) (any, error) {
 	return items, d.broken(err)
 }
 
-func (d decoder) text(s string) (any, error) {
-	if strings.ContainsRune(s, 0) {
-		return nil, d.refuse("contains NUL")
+func (d decoder) text(t jsontext.Token) (string, error) {
+	s := t.String()
+	if strings.IndexByte(s, 0) >= 0 {
+		return "", d.refuse("contains NUL")
 	}
 	return s, nil
 }
@@ -186,12 +203,8 @@ func (d decoder) broken(err error) error {
 	if !errors.As(err, &syntax) {
 		return fault.New(fault.InvalidRequest, "The JSON document ends early.")
 	}
-	reason := fmt.Sprintf("is broken JSON at byte %d", syntax.ByteOffset)
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		reason = "is there twice"
-	}
 	return &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
-		Pointer: string(syntax.JSONPointer), Reason: reason,
+		Pointer: string(syntax.JSONPointer), Reason: fmt.Sprintf("is broken JSON at byte %d", syntax.ByteOffset),
 	}}}
 }
 
