@@ -52,6 +52,7 @@ func (p *Parameters) Query(values map[string]string) {
 // Body adds a decoded JSON document of map[string]any, []any, string, int64, bool and nil. Members are sorted by
 // their bytes; arrays keep their order; strings are taken as given, integers exactly.
 func (p *Parameters) Body(document any) error {
+	p.leaves = slices.Grow(p.leaves, 32) // as many as an order of a few lines has
 	return p.walk("", document)
 }
 
