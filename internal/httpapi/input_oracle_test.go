@@ -17,6 +17,7 @@ import (
 
 	"orderonce"
 	"orderonce/internal/fault"
+	"orderonce/internal/httpapi/internal/contract"
 	"orderonce/internal/httpapi/api"
 	"orderonce/internal/idempotency"
 )
@@ -201,7 +202,11 @@ func TestDefaultOfAnIntegerIsWhole(t *testing.T) {
 	t.Parallel()
 	schema := openapi3.NewObjectSchema().WithProperty("wait", openapi3.NewIntegerSchema().WithDefault(float64(86400)))
 	document := any(map[string]any{})
-	defaulted, err := (&operation{body: schema}).validateBody(document)
+	rules, err := contract.CompileBody(openapi3.NewSchemaRef("", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaulted, err := (&operation{rules: rules}).validateBody(document)
 	if want := any(map[string]any{"wait": int64(86400)}); err != nil || !defaulted || !reflect.DeepEqual(document, want) {
 		t.Errorf("%#v, %t, %v", document, defaulted, err)
 	}
