@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -206,13 +205,4 @@ func (d decoder) broken(err error) error {
 	return &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
 		Pointer: string(syntax.JSONPointer), Reason: fmt.Sprintf("is broken JSON at byte %d", syntax.ByteOffset),
 	}}}
-}
-
-// encode writes a decoded document again, once defaults were put into it.
-func encode(document any) ([]byte, error) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		return nil, fmt.Errorf("encode the body with its defaults: %w", err)
-	}
-	return body, nil
 }

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -129,10 +129,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 		c.preferWait(w, r)
 	}
 	var document any
-	var body []byte
 	if o.body != nil {
-		var err error
-		if body, err = readBody(w, r, s.config.MaxBody, s.config.BodyRead); err != nil {
+		body, err := readBody(w, r, s.config.MaxBody, s.config.BodyRead)
+		if err != nil {
 			return nil, err
 		}
 		if document, err = decode(body); err != nil {
@@ -147,11 +146,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	c.parameters.Path(path)
 	c.parameters.Query(query)
 	if o.body != nil {
-		if body, err = s.admitBody(c, document, body); err != nil {
+		if err := c.admit(document); err != nil {
 			return nil, err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		r.ContentLength = int64(len(body))
+		r.Body = admitted{document}
 	}
 	c.apiVersion = r.Header.Get("API-Version")
 	if c.apiVersion == "" {
@@ -160,23 +158,28 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 	return r, nil
 }
 
-// admitBody returns the bytes that the generated handler decodes: those that came, or the same document written anew
-// where they have escapes or lack defaults.
-func (s *Server) admitBody(c *call, document any, body []byte) ([]byte, error) {
-	defaulted, err := c.operation.validateBody(document)
-	if err != nil {
-		return nil, err
+// admit judges a decoded body, puts its defaults into it, and takes it for a parameter but for what is of one try only.
+func (c *call) admit(document any) error {
+	if err := c.operation.validateBody(document); err != nil {
+		return err
 	}
-	// A time is decoded from its JSON text as it stands, escapes not undone: encode writes none into it.
-	if defaulted || bytes.IndexByte(body, '\\') >= 0 {
-		if body, err = encode(document); err != nil {
-			return nil, err
-		}
-	}
-	if members, ok := document.(map[string]any); ok {
+	if members, ok := document.(map[string]any); ok && len(c.operation.transport) > 0 {
+		members = maps.Clone(members)
 		for _, name := range c.operation.transport {
 			delete(members, name)
 		}
+		document = members
 	}
-	return body, c.parameters.Body(document)
+	return c.parameters.Body(document)
 }
+
+// admitted is a body that was decoded and judged. The generated binder takes the document and never reads it again.
+type admitted struct{ document any }
+
+// ValidatedValue is what the binder asks for, by a name of its own.
+func (a admitted) ValidatedValue() any { return a.document }
+
+var errUnbound = errors.New("the generated types cannot hold what the contract lets in")
+
+func (admitted) Read([]byte) (int, error) { return 0, errUnbound }
+func (admitted) Close() error             { return nil }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"io"
 	"math"
 	"net/http"
@@ -243,7 +244,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		again, err := encode(value)
+		again, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func (s *Server) ListOrders(ctx context.Context, request api.ListOrdersRequestOb
 	var page []orders.Order
 	var more bool
 	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-		page, more, err = orders.List(ctx, db, callOf(ctx).principal.Tenant, filter, before, int(*params.PageSize))
+		page, more, err = orders.List(ctx, db, callOf(ctx).principal.Tenant, filter, before, *params.PageSize)
 		return err
 	})
 	if err != nil {

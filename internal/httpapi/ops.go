@@ -53,7 +53,7 @@ func given(id *uuid.UUID) uuid.NullUUID {
 func (s *Server) ListAuditLog(ctx context.Context, request api.ListAuditLogRequestObject) (api.ListAuditLogResponseObject, error) {
 	params := request.Params
 	page, more, err := readPage(ctx, s, params.PageToken, func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]identity.AuditEntry, bool, error) {
-		return identity.ListAuditLog(ctx, db, given(params.TenantId), before, int(*params.PageSize))
+		return identity.ListAuditLog(ctx, db, given(params.TenantId), before, *params.PageSize)
 	})
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func (s *Server) rebuiltAPIKey(tenant uuid.UUID, answer func(identity.APIKey, st
 func (s *Server) ListAPIKeys(ctx context.Context, request api.ListAPIKeysRequestObject) (api.ListAPIKeysResponseObject, error) {
 	params := request.Params
 	page, more, err := readPage(ctx, s, params.PageToken, func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]identity.APIKey, bool, error) {
-		return identity.ListKeys(ctx, db, request.TenantId, given(params.PrincipalId), before, int(*params.PageSize))
+		return identity.ListKeys(ctx, db, request.TenantId, given(params.PrincipalId), before, *params.PageSize)
 	})
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (s *Server) rebuiltPrincipal(tenant uuid.UUID, answer func(identity.Princip
 func (s *Server) ListPrincipals(ctx context.Context, request api.ListPrincipalsRequestObject) (api.ListPrincipalsResponseObject, error) {
 	params := request.Params
 	page, more, err := readPage(ctx, s, params.PageToken, func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]identity.PrincipalRecord, bool, error) {
-		return identity.ListPrincipals(ctx, db, request.TenantId, before, int(*params.PageSize))
+		return identity.ListPrincipals(ctx, db, request.TenantId, before, *params.PageSize)
 	})
 	if err != nil {
 		return nil, err

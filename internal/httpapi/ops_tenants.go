@@ -71,7 +71,7 @@ func (s *Server) rebuiltTenant(answer func(identity.Tenant) reply) func(context.
 func (s *Server) ListTenants(ctx context.Context, request api.ListTenantsRequestObject) (api.ListTenantsResponseObject, error) {
 	params := request.Params
 	page, more, err := readPage(ctx, s, params.PageToken, func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]identity.Tenant, bool, error) {
-		return identity.ListTenants(ctx, db, before, int(*params.PageSize))
+		return identity.ListTenants(ctx, db, before, *params.PageSize)
 	})
 	if err != nil {
 		return nil, err

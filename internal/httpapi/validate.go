@@ -92,12 +92,11 @@ func find(p *contract.Parameter, r *http.Request, query url.Values) (sent string
 	return all[0], true
 }
 
-// validateBody checks a decoded document against the contract and puts its defaults into it; defaulted says whether
-// there were any to put. It returns fault.ValidationFailed.
-func (o *operation) validateBody(document any) (defaulted bool, err error) {
-	fields, defaulted := o.rules.Check(document)
-	if len(fields) > 0 {
-		return false, &fault.Error{Kind: fault.ValidationFailed, Fields: fields}
+// validateBody checks a decoded document against the contract and puts its defaults into it. It returns
+// fault.ValidationFailed.
+func (o *operation) validateBody(document any) error {
+	if fields := o.rules.Check(document); len(fields) > 0 {
+		return &fault.Error{Kind: fault.ValidationFailed, Fields: fields}
 	}
-	return defaulted, nil
+	return nil
 }

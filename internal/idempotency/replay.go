@@ -22,14 +22,14 @@ const retryAge = time.Second
 
 // replay answers a request that looks like a retry from memory or from the record, and says whether it could.
 func (r *run) replay(ctx context.Context) (outcome Outcome, answered bool, err error) {
-	ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
-	defer cancel()
 	scope := r.request.Scope
 	outcome, remembered := r.keys.recent.find(scope, r.print)
 	switch {
 	case remembered:
 		err = r.keys.db.Check(ctx, scope.Tenant, r.request.Before...)
 	case scope.Key.old() || r.keys.recent.knows(scope):
+		ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
+		defer cancel()
 		outcome, err = r.recorded(ctx)
 	default:
 		return Outcome{}, false, nil

@@ -165,7 +165,7 @@ func ReadKey(ctx context.Context, db postgres.DBTX, tenant, id uuid.UUID) (APIKe
 // ListKeys reads a page, as ListAuditLog does, of a tenant's keys, dead ones included; of one principal's where one is
 // given. An unknown tenant or principal is fault.NotFound.
 func ListKeys(
-	ctx context.Context, db postgres.DBTX, tenant uuid.UUID, principal uuid.NullUUID, before uuid.UUID, size int,
+	ctx context.Context, db postgres.DBTX, tenant uuid.UUID, principal uuid.NullUUID, before uuid.UUID, size int32,
 ) (page []APIKey, more bool, err error) {
 	if principal.Valid {
 		_, err = ReadPrincipal(ctx, db, tenant, principal.UUID)
@@ -176,7 +176,7 @@ func ListKeys(
 		return nil, false, err
 	}
 	rows, err := queries.ListAPIKeys(ctx, db, identitydb.ListAPIKeysParams{
-		TenantID: tenant, PrincipalID: principal, Before: before, PageSize: int32(size) + 1,
+		TenantID: tenant, PrincipalID: principal, Before: before, PageSize: size + 1,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("list API keys: %w", err)

@@ -66,14 +66,14 @@ func (c Change) record(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, 
 
 // ListAuditLog reads up to size entries that are older than before, newest first, of one tenant or, where none is
 // given, of all. more says whether there are others behind them. uuid.Max begins at the newest.
-func ListAuditLog(ctx context.Context, db postgres.DBTX, tenant uuid.NullUUID, before uuid.UUID, size int) (page []AuditEntry, more bool, err error) {
+func ListAuditLog(ctx context.Context, db postgres.DBTX, tenant uuid.NullUUID, before uuid.UUID, size int32) (page []AuditEntry, more bool, err error) {
 	var rows []identitydb.AuditLog
 	if tenant.Valid {
 		rows, err = queries.ListAuditLogOfTenant(ctx, db, identitydb.ListAuditLogOfTenantParams{
-			TenantID: tenant.UUID, Before: before, PageSize: int32(size) + 1,
+			TenantID: tenant.UUID, Before: before, PageSize: size + 1,
 		})
 	} else {
-		rows, err = queries.ListAuditLog(ctx, db, identitydb.ListAuditLogParams{Before: before, PageSize: int32(size) + 1})
+		rows, err = queries.ListAuditLog(ctx, db, identitydb.ListAuditLogParams{Before: before, PageSize: size + 1})
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("list the audit log: %w", err)
@@ -92,8 +92,8 @@ func ListAuditLog(ctx context.Context, db postgres.DBTX, tenant uuid.NullUUID, b
 }
 
 // pageOf leaves out the row that was only read to know whether there are more.
-func pageOf[Row, Item any](rows []Row, size int, item func(Row) Item) (page []Item, more bool) {
-	if more = len(rows) > size; more {
+func pageOf[Row, Item any](rows []Row, size int32, item func(Row) Item) (page []Item, more bool) {
+	if more = len(rows) > int(size); more {
 		rows = rows[:size]
 	}
 	page = make([]Item, len(rows))

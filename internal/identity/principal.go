@@ -91,12 +91,12 @@ func ReadPrincipal(ctx context.Context, db postgres.DBTX, tenant, id uuid.UUID) 
 }
 
 // ListPrincipals reads a page, as ListAuditLog does, of a tenant's principals. An unknown tenant is fault.NotFound.
-func ListPrincipals(ctx context.Context, db postgres.DBTX, tenant, before uuid.UUID, size int) (page []PrincipalRecord, more bool, err error) {
+func ListPrincipals(ctx context.Context, db postgres.DBTX, tenant, before uuid.UUID, size int32) (page []PrincipalRecord, more bool, err error) {
 	if _, err := ReadTenant(ctx, db, tenant); err != nil {
 		return nil, false, err
 	}
 	rows, err := queries.ListPrincipals(ctx, db, identitydb.ListPrincipalsParams{
-		TenantID: tenant, Before: before, PageSize: int32(size) + 1,
+		TenantID: tenant, Before: before, PageSize: size + 1,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("list principals: %w", err)

@@ -103,8 +103,8 @@ func ReadTenant(ctx context.Context, db postgres.DBTX, id uuid.UUID) (Tenant, er
 }
 
 // ListTenants reads a page, as ListAuditLog does, of all tenants.
-func ListTenants(ctx context.Context, db postgres.DBTX, before uuid.UUID, size int) (page []Tenant, more bool, err error) {
-	rows, err := queries.ListTenants(ctx, db, identitydb.ListTenantsParams{Before: before, PageSize: int32(size) + 1})
+func ListTenants(ctx context.Context, db postgres.DBTX, before uuid.UUID, size int32) (page []Tenant, more bool, err error) {
+	rows, err := queries.ListTenants(ctx, db, identitydb.ListTenantsParams{Before: before, PageSize: size + 1})
 	if err != nil {
 		return nil, false, fmt.Errorf("list tenants: %w", err)
 	}

@@ -45,15 +45,15 @@ type Filter struct {
 
 // List reads up to size orders of a tenant that are older than before, newest first. more says whether there are
 // others behind them. uuid.Max begins at the newest.
-func List(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, filter Filter, before uuid.UUID, size int) (page []Order, more bool, err error) {
+func List(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, filter Filter, before uuid.UUID, size int32) (page []Order, more bool, err error) {
 	rows, err := queries.ListOrders(ctx, db, ordersdb.ListOrdersParams{
 		TenantID: tenant, Before: before, Status: filter.Status, CheckoutID: filter.CheckoutID,
-		PageSize: int32(size) + 1, //nolint:gosec // the contract bounds a page
+		PageSize: size + 1,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("list orders: %w", err)
 	}
-	if more = len(rows) > size; more {
+	if more = len(rows) > int(size); more {
 		rows = rows[:size]
 	}
 	page = make([]Order, 0, len(rows))

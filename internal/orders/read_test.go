@@ -12,7 +12,7 @@ import (
 	"orderonce/internal/postgres"
 )
 
-func (f *fixture) list(tenant uuid.UUID, filter orders.Filter, before uuid.UUID, size int) (page []orders.Order, more bool) {
+func (f *fixture) list(tenant uuid.UUID, filter orders.Filter, before uuid.UUID, size int32) (page []orders.Order, more bool) {
 	f.t.Helper()
 	err := f.db.Read(f.t.Context(), uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
 		page, more, err = orders.List(ctx, db, tenant, filter, before, size)
@@ -59,13 +59,13 @@ func TestPagesMeetEveryOrderOnce(t *testing.T) {
 	stranger.TenantID = uuid.New()
 	f.mustPlace(stranger)
 
-	for size := 1; size <= all+1; size++ {
+	for size := int32(1); size <= all+1; size++ {
 		var met []orders.Order
 		before, more := uuid.Max, true
 		for more {
 			var page []orders.Order
 			page, more = f.list(f.tenant, orders.Filter{}, before, size)
-			if len(page) == 0 || len(page) > size || more && len(page) < size {
+			if len(page) == 0 || len(page) > int(size) || more && len(page) < int(size) {
 				t.Fatalf("a page of %d has %d orders, more is %v", size, len(page), more)
 			}
 			met = append(met, page...)

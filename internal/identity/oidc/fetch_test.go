@@ -18,7 +18,7 @@ func TestBadAnswersLeaveTheKeysAlone(t *testing.T) {
 	stranger := oidctest.New(t) // whose keys must not be trusted
 	stranger.Keys(oidctest.ES256(t, "the stranger's"))
 	redirect := func(to string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to+r.URL.Path, http.StatusFound) }
+		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to+r.URL.Path, http.StatusFound) } //nolint:gosec // what the test is about
 	}
 	huge := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"keys":[],"x":"`, strings.Repeat("x", 300<<10), `"}`)

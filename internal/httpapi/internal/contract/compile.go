@@ -133,7 +133,7 @@ func (c *compiler) own(at string, schema *openapi3.Schema, k kind) (rule, error)
 }
 
 func compileText(at string, schema *openapi3.Schema) (rule, error) {
-	t := &text{low: int(schema.MinLength), high: limit(schema.MaxLength)}
+	t := &text{low: int(schema.MinLength), high: limit(schema.MaxLength)} //nolint:gosec // a limit of the contract, which no one writes past 2^31
 	for _, value := range schema.Enum {
 		s, ok := value.(string)
 		if !ok {
@@ -199,7 +199,7 @@ func limit(n *uint64) int {
 	if n == nil {
 		return -1
 	}
-	return int(*n)
+	return int(*n) //nolint:gosec // as above
 }
 
 func (c *compiler) array(at string, schema *openapi3.Schema) (rule, error) {
@@ -207,11 +207,11 @@ func (c *compiler) array(at string, schema *openapi3.Schema) (rule, error) {
 		return nil, fmt.Errorf("%s: says nothing of its items", at)
 	}
 	items, err := c.always(at+"/items", schema.Items)
-	return &array{items: items, low: int(schema.MinItems), high: limit(schema.MaxItems)}, err
+	return &array{items: items, low: int(schema.MinItems), high: limit(schema.MaxItems)}, err //nolint:gosec // as above
 }
 
 func (c *compiler) object(at string, schema *openapi3.Schema) (rule, error) {
-	o := &object{known: map[string]bool{}, low: int(schema.MinProps), high: limit(schema.MaxProps)}
+	o := &object{known: map[string]bool{}, low: int(schema.MinProps), high: limit(schema.MaxProps)} //nolint:gosec // as above
 	for _, name := range sortedNames(schema.Properties) {
 		place := at + "/properties/" + escape.Replace(name)
 		property := schema.Properties[name]

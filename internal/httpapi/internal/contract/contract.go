@@ -37,18 +37,17 @@ func CompileBody(schema *openapi3.SchemaRef, tokens ...string) (*Body, error) {
 
 // Check lists what is wrong with a document, MaxFaults at most, always in the same order: an array's items as they
 // come, an object's members by name and after them those that no schema names. Reasons hold no values. Defaults are put
-// into the document itself; defaulted says whether there were any to put. After a fault, some may be missing.
-func (b *Body) Check(document any) (faults []fault.Field, defaulted bool) {
+// into the document itself. After a fault, some may be missing.
+func (b *Body) Check(document any) []fault.Field {
 	var r report
 	b.rule.check(&r, document)
-	return r.faults, r.defaulted
+	return r.faults
 }
 
 // report is what was found out so far. A rule knows its own value and not where that stands: places are written on the
 // way out, where there is a fault, so that a document without one has no price for them.
 type report struct {
-	faults    []fault.Field
-	defaulted bool
+	faults []fault.Field
 }
 
 func (r *report) add(reason string) {

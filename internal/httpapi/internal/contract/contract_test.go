@@ -125,19 +125,19 @@ func TestFaultsHaveAnOrder(t *testing.T) {
 		{Pointer: "", Reason: `property "z" is unsupported`},
 	}
 	for range 20 {
-		faults, _ := b.Check(document())
+		faults := b.Check(document())
 		if diff := cmp.Diff(want, faults); diff != "" {
 			t.Fatal(diff)
 		}
 	}
-	faults, _ := b.Check(map[string]any{"a~/b": items, "z": true})
+	faults := b.Check(map[string]any{"a~/b": items, "z": true})
 	if len(faults) != MaxFaults || faults[19].Pointer != "/a~0~1b/9" || faults[18].Pointer != "/a~0~1b/8/x" {
 		t.Errorf("%d faults: %v", len(faults), faults)
 	}
 	for i := range 100 {
 		items = append(items, fmt.Sprint(i))
 	}
-	if faults, _ := b.Check(items); len(faults) != 1 || faults[0] != (fault.Field{Reason: "value must be an object"}) {
+	if faults := b.Check(items); len(faults) != 1 || faults[0] != (fault.Field{Reason: "value must be an object"}) {
 		t.Errorf("%v", faults)
 	}
 }
@@ -156,8 +156,8 @@ func TestDefaultsAreEachDocumentsOwn(t *testing.T) {
 `)
 	for range 2 {
 		document := map[string]any{}
-		if faults, defaulted := b.Check(document); len(faults) > 0 || !defaulted {
-			t.Errorf("%v, defaulted: %t", faults, defaulted)
+		if faults := b.Check(document); len(faults) > 0 {
+			t.Error(faults)
 		}
 		want := map[string]any{"a": map[string]any{"b": []any{map[string]any{"c": int64(1)}}}}
 		if diff := cmp.Diff(want, document); diff != "" {
@@ -166,9 +166,6 @@ func TestDefaultsAreEachDocumentsOwn(t *testing.T) {
 		list := document["a"].(map[string]any)["b"].([]any)
 		list[0].(map[string]any)["c"] = int64(2)
 		list[0] = nil
-		if _, defaulted := b.Check(document); defaulted {
-			t.Error("there is nothing to put in any more")
-		}
 	}
 }
 

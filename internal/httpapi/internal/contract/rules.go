@@ -115,7 +115,7 @@ func (i *integer) check(r *report, value any) {
 		kind("integer").add(r, value)
 		return
 	}
-	if n != int64(int32(n)) && i.bits == 32 {
+	if n != int64(int32(n)) && i.bits == 32 { //nolint:gosec // to see whether it overflows
 		r.add(`integer doesn't match the format "int32" (value should be between -2147483648 and 2147483647)`)
 	}
 	if i.low != nil && n < *i.low {
@@ -184,7 +184,6 @@ func (o *object) check(r *report, value any) {
 		if m := &o.members[i]; m.standard != nil {
 			if _, there := document[m.name]; !there {
 				document[m.name] = copied(m.standard)
-				r.defaulted = true
 			}
 		}
 	}
