@@ -161,7 +161,9 @@ func (w *world) connect() *pgx.Conn {
 
 func (w *world) exec(sql string) {
 	w.t.Helper()
-	_, err := w.connect().Exec(w.t.Context(), sql)
+	conn := w.connect()
+	defer conn.Close(w.t.Context()) //nolint:errcheck // the cleanup closes it too
+	_, err := conn.Exec(w.t.Context(), sql)
 	w.must(err)
 }
 
@@ -170,7 +172,9 @@ type rows struct{ orders, records, events int }
 
 func (w *world) rows() (r rows) {
 	w.t.Helper()
-	w.must(w.connect().QueryRow(w.t.Context(), `SELECT (SELECT count(*) FROM orders),
+	conn := w.connect()
+	defer conn.Close(w.t.Context()) //nolint:errcheck // the cleanup closes it too
+	w.must(conn.QueryRow(w.t.Context(), `SELECT (SELECT count(*) FROM orders),
 		(SELECT count(*) FROM idempotency_requests), (SELECT count(*) FROM outbox_events)`).Scan(&r.orders, &r.records, &r.events))
 	return r
 }
