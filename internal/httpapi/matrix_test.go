@@ -4,6 +4,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"hash/crc32"
 	"net/http/httptest"
 	"slices"
@@ -17,8 +18,8 @@ import (
 // caller is one column of the matrix: a credential, and what it gets where it gets nothing.
 type caller struct {
 	name   string
-	token  func(o *operation) string // empty for none
-	status int                       // 0 where the answer is the operation's own
+	token  func(o *operation, server *world) string // empty for none
+	status int                                      // 0 where the answer is the operation's own
 	code   string
 }
 
@@ -87,17 +88,21 @@ func TestMatrixOfOperationsAndCallers(t *testing.T) {
 		_, token := w.principal(tenant, name, scopes...)
 		return token
 	}
-	// ended is a key of either side that both servers' memories may hold, ended since.
-	ended := func(name, sql string) func(o *operation) string {
-		tokens := map[bool]string{}
-		for ops, tenant := range map[bool]string{false: "acme", true: "operations"} {
-			tokens[ops] = mint(tenant, name, scopesOf(ops)...)
-			if a := w.get(map[bool]string{false: "/orders", true: "/ops/tenants"}[ops], as(tokens[ops])); a.status != 200 {
-				t.Fatalf("%s: %d %s", name, a.status, a.body)
+	// ended is a key of either side that a server remembers, if it is to, and that was ended since.
+	ended := func(name, column string) func(o *operation, server *world) string {
+		tokens := map[bool]string{false: mint("acme", name, scopesOf(false)...), true: mint("operations", name, scopesOf(true)...)}
+		set := "UPDATE api_keys k SET " + column + " = %s FROM principals p WHERE p.id = k.principal_id AND p.name = '" + name + "'"
+		return func(o *operation, server *world) string {
+			ops := identity.ForOperators(o.scope)
+			if server == w {
+				w.exec(fmt.Sprintf(set, "NULL"))
+				if a := w.get(map[bool]string{false: "/orders", true: "/ops/tenants"}[ops], as(tokens[ops])); a.status != 200 {
+					t.Fatalf("%s: %d %s", name, a.status, a.body)
+				}
 			}
+			w.exec(fmt.Sprintf(set, "now()"))
+			return tokens[ops]
 		}
-		w.exec("UPDATE api_keys k SET " + sql + " FROM principals p WHERE p.id = k.principal_id AND p.name = '" + name + "'")
-		return func(o *operation) string { return tokens[identity.ForOperators(o.scope)] }
 	}
 	without := map[string]string{}
 	for _, scope := range identity.Scopes() {
@@ -110,34 +115,38 @@ func TestMatrixOfOperationsAndCallers(t *testing.T) {
 	colleague := map[bool]string{
 		false: mint("acme", "colleague", identity.TenantScopes()...), true: mint("operations", "colleague", scopesOf(true)...),
 	}
+	always := func(token func(o *operation) string) func(*operation, *world) string {
+		return func(o *operation, _ *world) string { return token(o) }
+	}
 	callers := []caller{
-		{"no credential", func(*operation) string { return "" }, 401, "unauthenticated"},
-		{"a wrong secret", func(o *operation) string { return forged(w.tokenFor(o)) }, 401, "unauthenticated"},
-		{"an expired key", ended("expired", "expires_at = now()"), 401, "unauthenticated"},
-		{"a revoked key", ended("revoked", "revoked_at = now()"), 401, "unauthenticated"},
-		{"a key without the scope", func(o *operation) string { return without[o.scope] }, 403, "forbidden"},
-		{"another tenant", func(*operation) string { return globex }, 0, ""},
-		{"another principal", func(o *operation) string { return colleague[identity.ForOperators(o.scope)] }, 0, ""},
-		{"the right key", w.tokenFor, 0, ""},
+		{"no credential", always(func(*operation) string { return "" }), 401, "unauthenticated"},
+		{"a wrong secret", always(func(o *operation) string { return forged(w.tokenFor(o)) }), 401, "unauthenticated"},
+		{"an expired key", ended("expired", "expires_at"), 401, "unauthenticated"},
+		{"a revoked key", ended("revoked", "revoked_at"), 401, "unauthenticated"},
+		{"a key without the scope", always(func(o *operation) string { return without[o.scope] }), 403, "forbidden"},
+		{"another tenant", always(func(*operation) string { return globex }), 0, ""},
+		{"another principal", always(func(o *operation) string { return colleague[identity.ForOperators(o.scope)] }), 0, ""},
+		{"the right key", always(w.tokenFor), 0, ""},
 	}
 	for _, o := range w.server.spec.operations {
 		if o.scope == "" {
 			continue
 		}
 		for _, c := range callers {
-			for server, world := range map[string]*world{"remembering": w, "fresh": &fresh} {
+			for name, server := range map[string]*world{"remembering": w, "fresh": &fresh} {
 				address, body := m.stage(o)
+				token := c.token(o, server)
 				before := w.rows()
-				a := world.askAs(o, address, body, c.token(o))
+				a := server.askAs(o, address, body, token)
 				status, code := c.status, c.code
 				if status == 0 {
 					status, code = expected(o, c.name)
 				}
 				if a.status != status || a.Code != code {
-					t.Errorf("%s with %s, a %s server: got %d %s, want %d %s: %s", o.id, c.name, server, a.status, a.Code, status, code, a.body)
+					t.Errorf("%s with %s, a %s server: got %d %s, want %d %s: %s", o.id, c.name, name, a.status, a.Code, status, code, a.body)
 				}
 				if after := w.rows(); a.status >= 400 && after != before {
-					t.Errorf("%s with %s, a %s server: refused, and left %+v of %+v", o.id, c.name, server, after, before)
+					t.Errorf("%s with %s, a %s server: refused, and left %+v of %+v", o.id, c.name, name, after, before)
 				}
 			}
 		}
