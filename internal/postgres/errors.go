@@ -83,8 +83,11 @@ func translateState(doing string, pe *pgconn.PgError, err error) error {
 	case adminShutdown, crashShutdown, cannotConnectNow, tooManyConnections, idleInTransaction:
 		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
 	}
-	if len(pe.Code) == 5 && pe.Code[:2] == "08" { // connection exceptions
+	switch class := pe.Code[:min(2, len(pe.Code))]; class {
+	case "08": // connection exceptions
 		return fault.Later(fault.Unavailable, doing, fmt.Errorf("%w: %w", ErrTransient, err))
+	case "28": // the database does not let this process in: somebody changes a password
+		return fault.Later(fault.Unavailable, doing, err)
 	}
 	if len(pe.Code) == 5 && pe.Code[:2] == "22" { // data exceptions
 		err = unquoted{err, pe.Message}

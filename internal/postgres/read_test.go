@@ -150,6 +150,7 @@ func TestMeaningOfPostgreSQLsErrors(t *testing.T) {
 		"57P01": {fault.Unavailable, true}, "57P02": {fault.Unavailable, true}, "57P03": {fault.Unavailable, true},
 		"53300": {fault.Unavailable, true}, "25P03": {fault.Unavailable, true},
 		"08000": {fault.Unavailable, true}, "08006": {fault.Unavailable, true},
+		"28P01": {fault.Unavailable, false}, "28000": {fault.Unavailable, false},
 		"55P03": {fault.Busy, false}, "57014": {fault.Busy, false},
 		"23505": {fault.Internal, false}, "23514": {fault.Internal, false}, "22P02": {fault.Internal, false},
 		"42P01": {fault.Internal, false}, "53100": {fault.Internal, false}, "XX000": {fault.Internal, false},

@@ -46,15 +46,20 @@ func Killable(tb testing.TB, restart bool) *localpg.Server {
 
 func open(tb testing.TB, database string) *Shop {
 	tb.Helper()
-	reason, on := "--reason=a test", "--database-url="+database
-	run(tb, "tenants", "create", "--tenant=acme", reason, on)
-	run(tb, "principals", "create", "--tenant=acme", "--principal=shop", reason, on)
-	token := run(tb, "keys", "create", "--tenant=acme", "--principal=shop", "--name=test", reason, on)
-	s := &Shop{URL: database, Token: strings.TrimSpace(token)}
+	s := &Shop{URL: database}
+	s.Operate(tb, "tenants", "create", "--tenant=acme")
+	s.Operate(tb, "principals", "create", "--tenant=acme", "--principal=shop")
+	s.Token = s.Operate(tb, "keys", "create", "--tenant=acme", "--principal=shop", "--name=test")
 	s.Exec(tb, `INSERT INTO coupons (tenant_id, code, kind, percent, valid_from, valid_until)
 		SELECT tenant_id, code, 'percent', 10, '2020-01-01', until::timestamptz
 		FROM tenants, (VALUES ('WELCOME10', '2200-01-01'), ('EXPIRED10', '2021-01-01')) AS c (code, until)`)
 	return s
+}
+
+// Operate runs an operator's command that changes something, and returns what it printed.
+func (s *Shop) Operate(tb testing.TB, args ...string) string {
+	tb.Helper()
+	return strings.TrimSpace(run(tb, append(args, "--reason=a test", "--database-url="+s.URL)...))
 }
 
 func run(tb testing.TB, args ...string) (stdout string) {
