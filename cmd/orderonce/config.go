@@ -132,6 +132,9 @@ func isSetting(name string) bool {
 	return slices.ContainsFunc(settings, func(s setting) bool { return s.name == name })
 }
 
+// mostConnections is more than any PostgreSQL should be asked for, and a mistake.
+const mostConnections = 10_000
+
 // loadConfig reads and checks the settings; its error joins all that is wrong with them.
 func loadConfig(flags *pflag.FlagSet) (config, error) {
 	k, err := loadSettings(flags)
@@ -152,42 +155,30 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		fail(name, err)
 		return d
 	}
-	count := func(name string, bits int) int64 {
-		n, err := strconv.ParseInt(k.String(name), 10, bits)
-		if err == nil && n < 1 {
-			err = errors.New("must be at least 1")
+	number := func(name string, least, most int64) int64 {
+		n, err := strconv.ParseInt(k.String(name), 10, 64)
+		if err == nil && (n < least || n > most) {
+			err = fmt.Errorf("must be between %d and %d", least, most)
 		}
 		fail(name, err)
 		return n
 	}
-	connections := func(name string) int32 { return int32(count(name, 32)) } //nolint:gosec // read as 32 bits
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
-		MaxConnections: connections("max-connections"), MaxBody: count("max-body", 64),
-		WorkerConnections: connections("worker-connections"),
-		MaxInFlight:       count("max-in-flight", 64), DebugListen: k.String("debug-listen"),
+		DebugListen:       k.String("debug-listen"),
+		MaxConnections:    int32(number("max-connections", 1, mostConnections)),    //nolint:gosec // in bounds
+		WorkerConnections: int32(number("worker-connections", 1, mostConnections)), //nolint:gosec // in bounds
+		SharedCommits:     int(number("shared-commits", 0, 8)),                     // each one more makes the others smaller
+		ReplayCache:       int(number("replay-cache", 0, 10_000_000)),
+		TenantBurst:       int(number("tenant-burst", 0, 1_000_000)),
+		MaxBody:           number("max-body", 1, 1<<30), MaxInFlight: number("max-in-flight", 1, 1_000_000),
 		Acquire: duration("acquire-timeout"), Statement: duration("statement-timeout"),
 		IdleInTransaction: duration("idle-in-transaction-timeout"), Unit: duration("unit-deadline"),
 		Request: duration("request-timeout"), Body: duration("body-timeout"),
 		DrainDelay: duration("drain-delay"), StopTimeout: duration("stop-timeout"),
 	}
-	c.SharedCommits, err = strconv.Atoi(k.String("shared-commits"))
-	if err == nil && (c.SharedCommits < 0 || c.SharedCommits > 8) {
-		err = errors.New("must be between 0 and 8: each one more makes the others smaller")
-	}
-	fail("shared-commits", err)
-	c.ReplayCache, err = strconv.Atoi(k.String("replay-cache"))
-	if err == nil && c.ReplayCache < 0 {
-		err = errors.New("must not be negative")
-	}
-	fail("replay-cache", err)
 	c.TenantRate, err = parseRate(k.String("tenant-rate"))
 	fail("tenant-rate", err)
-	c.TenantBurst, err = strconv.Atoi(k.String("tenant-burst"))
-	if err == nil && c.TenantBurst < 0 {
-		err = errors.New("must not be negative")
-	}
-	fail("tenant-burst", err)
 	c.Origins, err = parseOrigins(k.String("cors-origins"))
 	for _, err := range unjoin(err) {
 		fail("cors-origins", err)

@@ -34,15 +34,15 @@ func (s *server) purging(connections int) func(context.Context) (measurement, er
 	}
 }
 
-// age adds records that are past their retention, of another tenant.
+// age adds records that are past their retention, of another tenant. They expired one after the other, as they do.
 func (s *server) age(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `
 		INSERT INTO idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint,
 			fingerprint_version, field_digests, api_version, response_status, response_headers, response_body,
 			created_at, completed_at, expires_at)
 		SELECT md5('overdue')::uuid, md5('overdue')::uuid, 'createOrder', gen_random_uuid()::text, sha256(''), 1, '\x00',
-			'2026-11-01', 201, '{}', convert_to(repeat('x', 500), 'UTF8'), now(), now(), now() - interval '1 hour'
-		FROM generate_series(1, $1::integer - (SELECT count(*) FROM idempotency_requests WHERE expires_at <= now()))`, overdue)
+			'2026-11-01', 201, '{}', convert_to(repeat('x', 500), 'UTF8'), now(), now(), now() - interval '1 day' + i * interval '10 ms'
+		FROM generate_series(1, $1::integer - (SELECT count(*) FROM idempotency_requests WHERE expires_at <= now())) AS i`, overdue)
 	if err != nil {
 		return fmt.Errorf("add overdue records: %w", err)
 	}

@@ -165,10 +165,15 @@ func (q *Queries) ForgetExpiredKey(ctx context.Context, db DBTX, arg ForgetExpir
 const listOverdueKeys = `-- name: ListOverdueKeys :many
 SELECT tenant_id, principal_id, operation, idempotency_key, expires_at::timestamptz AS expires_at
 FROM idempotency_requests
-WHERE expires_at <= now()
+WHERE expires_at BETWEEN $1::timestamptz AND now()
 ORDER BY expires_at
-LIMIT $1
+LIMIT $2
 `
+
+type ListOverdueKeysParams struct {
+	Since time.Time
+	Batch int32
+}
 
 type ListOverdueKeysRow struct {
 	TenantID       uuid.UUID
@@ -178,11 +183,12 @@ type ListOverdueKeysRow struct {
 	ExpiresAt      time.Time
 }
 
-// The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.
+// The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own. It begins
+// where the batch before ended: until a vacuum, the index still leads to all that was removed.
 // The purge is the operator's, over all tenants.
 // @sqlc-vet-disable names-tenant
-func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, batch int32) ([]ListOverdueKeysRow, error) {
-	rows, err := db.Query(ctx, listOverdueKeys, batch)
+func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, arg ListOverdueKeysParams) ([]ListOverdueKeysRow, error) {
+	rows, err := db.Query(ctx, listOverdueKeys, arg.Since, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
