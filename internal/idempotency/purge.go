@@ -61,10 +61,8 @@ func (p *Purger) Run(ctx context.Context) {
 
 // Purge removes all that is overdue now, batch by batch, with pauses between.
 func (p *Purger) Purge(ctx context.Context) (total Purged, err error) {
-	var since time.Time // the expiry that was reached; what was passed over there is found by the next Purge
 	for ctx.Err() == nil {
-		var batch Purged
-		batch, since, err = p.batch(ctx, since)
+		batch, err := p.batch(ctx)
 		total.Rows += batch.Rows
 		total.Oldest = max(total.Oldest, batch.Oldest)
 		total.Took += batch.Took
@@ -86,20 +84,18 @@ func (p *Purger) Overdue(ctx context.Context) (rows int64, oldest time.Duration,
 	return rows, oldest, err
 }
 
-// batch removes the oldest overdue records that expired no earlier than since, one transaction for each tenant among
-// them, and returns the expiry that it has reached.
-func (p *Purger) batch(ctx context.Context, since time.Time) (done Purged, until time.Time, err error) {
+// batch removes the oldest overdue records, one transaction for each tenant among them.
+func (p *Purger) batch(ctx context.Context) (done Purged, err error) {
 	began := time.Now()
 	defer func() { done.Took = time.Since(began) }()
 	var overdue []idempotencydb.ListOverdueKeysRow
 	err = p.db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
-		overdue, err = queries.ListOverdueKeys(ctx, db, idempotencydb.ListOverdueKeysParams{Since: since, Batch: purgeBatch})
+		overdue, err = queries.ListOverdueKeys(ctx, db, purgeBatch)
 		return err
 	})
 	if err != nil || len(overdue) == 0 {
-		return done, since, err
+		return done, err
 	}
-	until = overdue[len(overdue)-1].ExpiresAt
 	done.Oldest = began.Sub(overdue[0].ExpiresAt)
 	byTenant := map[uuid.UUID]idempotencydb.PurgeKeysParams{}
 	for _, row := range overdue {
@@ -113,11 +109,11 @@ func (p *Purger) batch(ctx context.Context, since time.Time) (done Purged, until
 	for _, keys := range byTenant {
 		rows, err := p.remove(ctx, keys)
 		if err != nil {
-			return done, until, err
+			return done, err
 		}
 		done.Rows += rows
 	}
-	return done, until, nil
+	return done, nil
 }
 
 func (p *Purger) remove(ctx context.Context, keys idempotencydb.PurgeKeysParams) (rows int64, err error) {

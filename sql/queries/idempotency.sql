@@ -43,13 +43,12 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND expires_at <= now();
 
 -- name: ListOverdueKeys :many
--- The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own. It begins
--- where the batch before ended: until a vacuum, the index still leads to all that was removed.
+-- The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.
 -- The purge is the operator's, over all tenants.
 -- @sqlc-vet-disable names-tenant
 SELECT tenant_id, principal_id, operation, idempotency_key, expires_at::timestamptz AS expires_at
 FROM idempotency_requests
-WHERE expires_at BETWEEN sqlc.arg(since)::timestamptz AND now()
+WHERE expires_at <= now()
 ORDER BY expires_at
 LIMIT sqlc.arg(batch);
 

@@ -37,7 +37,7 @@ var theirs = map[string]any{
 	"response_status": "201", "response_headers": "{}", "response_body": `\x7b7d`, "resource_type": "order", "resource_id": theirID,
 	"completed_at": "2026-01-01Z", "expires_at": "2026-01-02Z",
 	"principal_ids": "{" + theirID + "}", "operations": "{createOrder}", "keys": "{" + theirName + "}",
-	"batch": "10", "since": "2020-01-01Z", "most": "10",
+	"batch": "10", "most": "10",
 
 	"checkout_id": theirName, "client_order_id": theirName, "customer_id": "customer-1", "currency": "EUR", "status": "cancelled",
 	"items": "[]", "subtotal_minor": "100", "discount_minor": "0", "total_minor": "100", "shipping_address_id": "address-1",

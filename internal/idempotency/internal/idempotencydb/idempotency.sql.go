@@ -165,15 +165,10 @@ func (q *Queries) ForgetExpiredKey(ctx context.Context, db DBTX, arg ForgetExpir
 const listOverdueKeys = `-- name: ListOverdueKeys :many
 SELECT tenant_id, principal_id, operation, idempotency_key, expires_at::timestamptz AS expires_at
 FROM idempotency_requests
-WHERE expires_at BETWEEN $1::timestamptz AND now()
+WHERE expires_at <= now()
 ORDER BY expires_at
-LIMIT $2
+LIMIT $1
 `
-
-type ListOverdueKeysParams struct {
-	Since time.Time
-	Batch int32
-}
 
 type ListOverdueKeysRow struct {
 	TenantID       uuid.UUID
@@ -183,12 +178,11 @@ type ListOverdueKeysRow struct {
 	ExpiresAt      time.Time
 }
 
-// The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own. It begins
-// where the batch before ended: until a vacuum, the index still leads to all that was removed.
+// The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.
 // The purge is the operator's, over all tenants.
 // @sqlc-vet-disable names-tenant
-func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, arg ListOverdueKeysParams) ([]ListOverdueKeysRow, error) {
-	rows, err := db.Query(ctx, listOverdueKeys, arg.Since, arg.Batch)
+func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, batch int32) ([]ListOverdueKeysRow, error) {
+	rows, err := db.Query(ctx, listOverdueKeys, batch)
 	if err != nil {
 		return nil, err
 	}
