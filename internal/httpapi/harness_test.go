@@ -162,7 +162,7 @@ func (w *world) connect() *pgx.Conn {
 func (w *world) exec(sql string) {
 	w.t.Helper()
 	conn := w.connect()
-	defer conn.Close(w.t.Context()) //nolint:errcheck // the cleanup closes it too
+	defer conn.Close(w.t.Context())
 	_, err := conn.Exec(w.t.Context(), sql)
 	w.must(err)
 }
@@ -173,7 +173,7 @@ type rows struct{ orders, records, events int }
 func (w *world) rows() (r rows) {
 	w.t.Helper()
 	conn := w.connect()
-	defer conn.Close(w.t.Context()) //nolint:errcheck // the cleanup closes it too
+	defer conn.Close(w.t.Context())
 	w.must(conn.QueryRow(w.t.Context(), `SELECT (SELECT count(*) FROM orders),
 		(SELECT count(*) FROM idempotency_requests), (SELECT count(*) FROM outbox_events)`).Scan(&r.orders, &r.records, &r.events))
 	return r
