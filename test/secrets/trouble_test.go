@@ -53,7 +53,7 @@ var troubles = []trouble{
 		defer w.wire.Plug(w.t)
 		return send()
 	}},
-	{"a password that is another now", "internal", true, func(w *world, send func() []answer) []answer {
+	{"a password that is another now", "unavailable", true, func(w *world, send func() []answer) []answer {
 		owner := w.shop.Connect(w.t)
 		change := func(password string) {
 			_, err := owner.Exec(w.t.Context(), "ALTER ROLE "+localpg.Owner+" PASSWORD '"+password+"'")
