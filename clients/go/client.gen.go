@@ -3243,7 +3243,7 @@ type ProblemRateLimitedKeyAction string
 // ProblemRateLimitedStatus defines model for ProblemRateLimited.Status.
 type ProblemRateLimitedStatus int32
 
-// ProblemReplayForbidden This key has an outcome, but the credential no longer allows the operation, so no part of the outcome is given. Ask an administrator of the tenant.
+// ProblemReplayForbidden This key has an outcome, but the credential no longer allows the operation, or was revoked or has expired, so no part of the outcome is given. Ask an administrator of the tenant.
 type ProblemReplayForbidden struct {
 	Code ProblemReplayForbiddenCode `json:"code"`
 
