@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"orderonce/internal/idempotency"
+	"orderonce/internal/postgres"
 )
 
 func idempotencyCommand() *cobra.Command {
@@ -25,27 +27,20 @@ first, in small transactions with pauses between. It may run beside servers and 
 the permanent identities (checkout_id, client_order_id) stay.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			db, err := openWorkers(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			purger := idempotency.NewPurger(db, newLogger(cmd, c))
-			if dryRun {
-				rows, oldest, err := purger.Overdue(cmd.Context())
-				if err == nil {
-					fmt.Fprintf(cmd.OutOrStdout(), "%d overdue, the oldest for %s; nothing removed\n", rows, oldest.Round(time.Second))
+			return onDatabase(cmd, func(ctx context.Context, c config, db *postgres.DB) error {
+				purger := idempotency.NewPurger(db, newLogger(cmd, c))
+				if dryRun {
+					rows, oldest, err := purger.Overdue(ctx)
+					if err == nil {
+						fmt.Fprintf(cmd.OutOrStdout(), "%d overdue, the oldest for %s; nothing removed\n", rows, oldest.Round(time.Second))
+					}
+					return err
 				}
+				done, err := purger.Purge(ctx)
+				fmt.Fprintf(cmd.OutOrStdout(), "%d removed, the oldest overdue for %s, %s at work\n",
+					done.Rows, done.Oldest.Round(time.Second), done.Took.Round(time.Millisecond))
 				return err
-			}
-			done, err := purger.Purge(cmd.Context())
-			fmt.Fprintf(cmd.OutOrStdout(), "%d removed, the oldest overdue for %s, %s at work\n",
-				done.Rows, done.Oldest.Round(time.Second), done.Took.Round(time.Millisecond))
-			return err
+			})
 		},
 	}
 	addSettings(cmd, "database-url", "log-level")

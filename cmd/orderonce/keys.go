@@ -166,7 +166,7 @@ func keysListCommand() *cobra.Command {
 		Long:    "List shows all about the keys but their secrets, which nobody has. The last use may be a minute behind.",
 		Example: "  orderonce keys list --tenant acme --principal checkout",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return onDatabase(cmd, func(ctx context.Context, db *postgres.DB) error {
+			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
 				tenant, err := tenantNamed(ctx, db, n.tenant)
 				if err != nil {
 					return err

@@ -26,7 +26,7 @@ import (
 const adminLockTimeout = 2 * time.Second
 
 // onDatabase does what a command does on the database that the settings name.
-func onDatabase(cmd *cobra.Command, do func(ctx context.Context, db *postgres.DB) error) error {
+func onDatabase(cmd *cobra.Command, do func(ctx context.Context, c config, db *postgres.DB) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func onDatabase(cmd *cobra.Command, do func(ctx context.Context, db *postgres.DB
 		return err
 	}
 	defer db.Close()
-	return do(cmd.Context(), db)
+	return do(cmd.Context(), c, db)
 }
 
 // changing makes a verb that changes something, as one unit, and then says what done says.
@@ -45,7 +45,7 @@ func changing(cmd *cobra.Command, do func(ctx context.Context, tx *postgres.Tx, 
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		by := identity.Change{Actor: actor(), Reason: reason}
-		err := onDatabase(cmd, func(ctx context.Context, db *postgres.DB) error {
+		err := onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
 			return db.Run(ctx, postgres.Unit{LockTimeout: adminLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
 				return do(ctx, tx, by)
 			})

@@ -77,7 +77,7 @@ func principalsListCommand() *cobra.Command {
 		Use: "list", Short: "List a tenant's principals, newest first", Args: cobra.NoArgs,
 		Example: "  orderonce principals list --tenant acme --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return onDatabase(cmd, func(ctx context.Context, db *postgres.DB) error {
+			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
 				tenant, err := tenantNamed(ctx, db, n.tenant)
 				if err != nil {
 					return err

@@ -77,7 +77,7 @@ func tenantsListCommand() *cobra.Command {
 		Use: "list", Short: "List the tenants, newest first", Args: cobra.NoArgs,
 		Example: "  orderonce tenants list --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return onDatabase(cmd, func(ctx context.Context, db *postgres.DB) error {
+			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
 				tenants, err := all(ctx, db, func(t identity.Tenant) uuid.UUID { return t.ID },
 					func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]identity.Tenant, bool, error) {
 						return identity.ListTenants(ctx, db, before, pageSize)

@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -118,6 +119,11 @@ type Field struct {
 	Pointer string
 	Reason  string
 }
+
+// PointerToken writes a member's name as a JSON Pointer holds it (RFC 6901).
+func PointerToken(name string) string { return pointerToken.Replace(name) }
+
+var pointerToken = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Error is the one error type that callers may look into. Its Detail and Fields are shown to the client; the
 // wrapped error is for logs only and never leaves the service.

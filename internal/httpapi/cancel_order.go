@@ -12,7 +12,7 @@ import (
 // CancelOrder ends an order, once per idempotency key.
 func (s *Server) CancelOrder(ctx context.Context, request api.CancelOrderRequestObject) (api.CancelOrderResponseObject, error) {
 	tenant := callOf(ctx).principal.Tenant
-	return s.once(ctx, s.rebuiltOrder(cancelled), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, ownOrder, cancelled), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		order, err := orders.Cancel(ctx, tx, tenant, request.OrderId)
 		return cancelled(order), err
 	})

@@ -12,7 +12,7 @@ import (
 // CreateOrder places an order, once per idempotency key.
 func (s *Server) CreateOrder(ctx context.Context, request api.CreateOrderRequestObject) (api.CreateOrderResponseObject, error) {
 	placement := placementOf(callOf(ctx), request.Body)
-	return s.once(ctx, s.rebuiltOrder(created), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, ownOrder, created), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		order, err := orders.Place(ctx, tx, placement)
 		return created(order), err
 	})

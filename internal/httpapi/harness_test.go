@@ -79,6 +79,14 @@ func (w *world) process(config Config) *Server {
 	return server
 }
 
+// beside is the world as another process answers it, which remembers nothing.
+func (w *world) beside() *world {
+	w.t.Helper()
+	other := *w
+	other.restart(defaultConfig())
+	return &other
+}
+
 // restart answers from a new process; the old one goes on beside it.
 func (w *world) restart(config Config) {
 	w.t.Helper()

@@ -65,6 +65,20 @@ func (s *Server) once(
 	return stored{outcome}, nil
 }
 
+// rebuilt makes a keyed operation's answer of its resource as it is now.
+func rebuilt[Thing any](
+	s *Server, find func(context.Context, postgres.DBTX, uuid.UUID) (Thing, error), answer func(Thing) reply,
+) func(context.Context, uuid.UUID) (reply, error) {
+	return func(ctx context.Context, id uuid.UUID) (reply, error) {
+		var thing Thing
+		err := s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+			thing, err = find(ctx, db, id)
+			return err
+		})
+		return answer(thing), err
+	}
+}
+
 // restore gives an outcome that was kept by reference its body again. The status stays the first one.
 func restore(ctx context.Context, outcome *idempotency.Outcome, rebuild func(context.Context, uuid.UUID) (reply, error)) error {
 	r, err := rebuild(ctx, outcome.Resource.ID)

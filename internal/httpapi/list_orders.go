@@ -13,16 +13,9 @@ import (
 // ListOrders reads one page of the tenant's orders, newest first.
 func (s *Server) ListOrders(ctx context.Context, request api.ListOrdersRequestObject) (api.ListOrdersResponseObject, error) {
 	params := request.Params
-	before, err := parsePageToken(params.PageToken)
-	if err != nil {
-		return nil, err
-	}
 	filter := orders.Filter{CheckoutID: params.CheckoutId, Status: (*string)(params.Status)}
-	var page []orders.Order
-	var more bool
-	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-		page, more, err = orders.List(ctx, db, callOf(ctx).principal.Tenant, filter, before, *params.PageSize)
-		return err
+	page, more, err := readPage(ctx, s, params.PageToken, func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]orders.Order, bool, error) {
+		return orders.List(ctx, db, callOf(ctx).principal.Tenant, filter, before, *params.PageSize)
 	})
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -78,11 +77,7 @@ func TestMatrixOfOperationsAndCallers(t *testing.T) {
 	w := setup(t)
 	path, principal := w.customer("initech")
 	m := &matrix{w, strings.TrimPrefix(path, "/ops/tenants/"), principal}
-	fresh := *w
-	fresh.server = w.process(defaultConfig())
-	listening := httptest.NewServer(fresh.server)
-	t.Cleanup(listening.Close)
-	fresh.base = listening.URL
+	fresh := w.beside()
 
 	mint := func(tenant, name string, scopes ...string) string {
 		_, token := w.principal(tenant, name, scopes...)
@@ -133,7 +128,7 @@ func TestMatrixOfOperationsAndCallers(t *testing.T) {
 			continue
 		}
 		for _, c := range callers {
-			for name, server := range map[string]*world{"remembering": w, "fresh": &fresh} {
+			for name, server := range map[string]*world{"remembering": w, "fresh": fresh} {
 				address, body := m.stage(o)
 				token := c.token(o, server)
 				before := w.rows()

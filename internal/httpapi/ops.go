@@ -25,22 +25,6 @@ func changeOf(ctx context.Context, reason string) identity.Change {
 	return identity.Change{Actor: "principal:" + callOf(ctx).principal.ID.String(), Reason: reason}
 }
 
-// readPage is read for one page of a list.
-func readPage[Item any](
-	ctx context.Context, s *Server, token *string,
-	list func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]Item, bool, error),
-) (page []Item, more bool, err error) {
-	before, err := parsePageToken(token)
-	if err != nil {
-		return nil, false, err
-	}
-	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-		page, more, err = list(ctx, db, before)
-		return err
-	})
-	return page, more, err
-}
-
 // given is a parameter that may be absent.
 func given(id *uuid.UUID) uuid.NullUUID {
 	if id == nil {

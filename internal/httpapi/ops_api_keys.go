@@ -69,14 +69,10 @@ func (s *Server) RevokeAPIKey(ctx context.Context, request api.RevokeAPIKeyReque
 
 // rebuiltAPIKey makes a keyed operation's answer of the key as it is now, without its text.
 func (s *Server) rebuiltAPIKey(tenant uuid.UUID, answer func(identity.APIKey, string) reply) func(context.Context, uuid.UUID) (reply, error) {
-	return func(ctx context.Context, id uuid.UUID) (reply, error) {
-		var key identity.APIKey
-		err := s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-			key, err = identity.ReadKey(ctx, db, tenant, id)
-			return err
-		})
-		return answer(key, ""), err
+	find := func(ctx context.Context, db postgres.DBTX, id uuid.UUID) (identity.APIKey, error) {
+		return identity.ReadKey(ctx, db, tenant, id)
 	}
+	return rebuilt(s, find, func(key identity.APIKey) reply { return answer(key, "") })
 }
 
 // ListAPIKeys reads one page of a tenant's API keys, newest first.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -61,11 +60,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 func TestRevocationCountsOnEveryServerAtOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	second := *w
-	second.server = w.process(defaultConfig())
-	listening := httptest.NewServer(second.server)
-	t.Cleanup(listening.Close)
-	second.base = listening.URL
+	second := w.beside()
 	path, principal := w.customer("initech")
 	// Each way to end a credential, and the way back where there is one.
 	for name, end := range map[string]struct {
@@ -83,7 +78,7 @@ func TestRevocationCountsOnEveryServerAtOnce(t *testing.T) {
 		key := freshKey()
 		first := w.place(key, order(), caller)
 		wantCreated(t, first, "false")
-		for _, server := range []*world{w, &second} {
+		for _, server := range []*world{w, second} {
 			wantReplay(t, first, server.place(key, order(), caller)) // now each of them remembers it
 			if _, remembered := server.server.modules.Keyring.Recall(*made.Secret); !remembered {
 				t.Fatalf("%s: not remembered", name)
@@ -94,7 +89,7 @@ func TestRevocationCountsOnEveryServerAtOnce(t *testing.T) {
 		if a := w.change(ended, end.path(made.Id.String()), nil); a.status != 200 {
 			t.Fatalf("%s: %d %s", name, a.status, a.body)
 		}
-		for _, server := range []*world{&second, w} {
+		for _, server := range []*world{second, w} {
 			wantProblem(t, server.place(freshKey(), order(), caller), 401, "unauthenticated")
 			wantProblem(t, server.place(key, order(), caller), 403, "replay_forbidden")
 			wantProblem(t, server.get("/orders", caller), 401, "unauthenticated")

@@ -14,7 +14,7 @@ import (
 // CreatePrincipal makes a principal of a tenant, or finds it.
 func (s *Server) CreatePrincipal(ctx context.Context, request api.CreatePrincipalRequestObject) (api.CreatePrincipalResponseObject, error) {
 	body, change := request.Body, changeOf(ctx, request.Body.Reason)
-	return s.once(ctx, s.rebuiltPrincipal(request.TenantId, madePrincipal), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, principalIn(request.TenantId), madePrincipal), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		principal, made, err := identity.CreatePrincipal(ctx, tx, change, request.TenantId, body.Name)
 		if made {
 			return madePrincipal(principal), err
@@ -49,21 +49,16 @@ func (s *Server) setPrincipalActive(
 	ctx context.Context, tenant, id uuid.UUID, reason string, active bool, answer func(identity.PrincipalRecord) reply,
 ) (stored, error) {
 	change := changeOf(ctx, reason)
-	return s.once(ctx, s.rebuiltPrincipal(tenant, answer), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, principalIn(tenant), answer), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		principal, err := identity.SetPrincipalActive(ctx, tx, change, tenant, id, active)
 		return answer(principal), err
 	})
 }
 
-// rebuiltPrincipal makes a keyed operation's answer of the principal as it is now.
-func (s *Server) rebuiltPrincipal(tenant uuid.UUID, answer func(identity.PrincipalRecord) reply) func(context.Context, uuid.UUID) (reply, error) {
-	return func(ctx context.Context, id uuid.UUID) (reply, error) {
-		var principal identity.PrincipalRecord
-		err := s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-			principal, err = identity.ReadPrincipal(ctx, db, tenant, id)
-			return err
-		})
-		return answer(principal), err
+// principalIn finds a principal of the tenant.
+func principalIn(tenant uuid.UUID) func(context.Context, postgres.DBTX, uuid.UUID) (identity.PrincipalRecord, error) {
+	return func(ctx context.Context, db postgres.DBTX, id uuid.UUID) (identity.PrincipalRecord, error) {
+		return identity.ReadPrincipal(ctx, db, tenant, id)
 	}
 }
 

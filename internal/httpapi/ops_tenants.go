@@ -14,7 +14,7 @@ import (
 // CreateTenant makes a tenant, or finds it.
 func (s *Server) CreateTenant(ctx context.Context, request api.CreateTenantRequestObject) (api.CreateTenantResponseObject, error) {
 	body, change := request.Body, changeOf(ctx, request.Body.Reason)
-	return s.once(ctx, s.rebuiltTenant(madeTenant), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, identity.ReadTenant, madeTenant), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		tenant, made, err := identity.CreateTenant(ctx, tx, change, body.Name, *body.Operator)
 		if made {
 			return madeTenant(tenant), err
@@ -49,22 +49,10 @@ func (s *Server) setTenantActive(
 	ctx context.Context, id uuid.UUID, reason string, active bool, answer func(identity.Tenant) reply,
 ) (stored, error) {
 	change := changeOf(ctx, reason)
-	return s.once(ctx, s.rebuiltTenant(answer), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+	return s.once(ctx, rebuilt(s, identity.ReadTenant, answer), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
 		tenant, err := identity.SetTenantActive(ctx, tx, change, id, active)
 		return answer(tenant), err
 	})
-}
-
-// rebuiltTenant makes a keyed operation's answer of the tenant as it is now.
-func (s *Server) rebuiltTenant(answer func(identity.Tenant) reply) func(context.Context, uuid.UUID) (reply, error) {
-	return func(ctx context.Context, id uuid.UUID) (reply, error) {
-		var tenant identity.Tenant
-		err := s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
-			tenant, err = identity.ReadTenant(ctx, db, id)
-			return err
-		})
-		return answer(tenant), err
-	}
 }
 
 // ListTenants reads one page of all tenants, newest first.

@@ -14,18 +14,15 @@ import (
 // findOrder reads an order of the caller's tenant.
 func (s *Server) findOrder(ctx context.Context, id uuid.UUID) (order orders.Order, err error) {
 	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) error {
-		order, err = orders.Find(ctx, db, callOf(ctx).principal.Tenant, id)
+		order, err = ownOrder(ctx, db, id)
 		return err
 	})
 	return order, err
 }
 
-// rebuiltOrder makes a keyed operation's answer of the order as it is now.
-func (s *Server) rebuiltOrder(answer func(orders.Order) reply) func(context.Context, uuid.UUID) (reply, error) {
-	return func(ctx context.Context, id uuid.UUID) (reply, error) {
-		order, err := s.findOrder(ctx, id)
-		return answer(order), err
-	}
+// ownOrder finds an order of the caller's tenant.
+func ownOrder(ctx context.Context, db postgres.DBTX, id uuid.UUID) (orders.Order, error) {
+	return orders.Find(ctx, db, callOf(ctx).principal.Tenant, id)
 }
 
 // orderResource is the type of an outcome's resource that is an order.

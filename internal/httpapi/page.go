@@ -1,12 +1,30 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 
 	"github.com/google/uuid"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/postgres"
 )
+
+// readPage is read for one page of a list.
+func readPage[Item any](
+	ctx context.Context, s *Server, token *string,
+	list func(ctx context.Context, db postgres.DBTX, before uuid.UUID) ([]Item, bool, error),
+) (page []Item, more bool, err error) {
+	before, err := parsePageToken(token)
+	if err != nil {
+		return nil, false, err
+	}
+	err = s.read(ctx, func(ctx context.Context, db postgres.DBTX) (err error) {
+		page, more, err = list(ctx, db, before)
+		return err
+	})
+	return page, more, err
+}
 
 // pageOf is a page of a list as the contract has it, and the token of the next one.
 func pageOf[Item, Out any](page []Item, more bool, out func(Item) Out, id func(Item) uuid.UUID) (items []Out, next *string) {

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+
+	"orderonce/internal/fault"
 )
 
 // Parameters are all that decides what a request does, flattened to leaves in one order: path parameters, query
@@ -61,7 +62,7 @@ func (p *Parameters) walk(place string, value any) error {
 	case map[string]any:
 		p.add(place, object, "")
 		for _, name := range sortedNames(v) {
-			if err := p.walk(place+"/"+escape.Replace(name), v[name]); err != nil {
+			if err := p.walk(place+"/"+fault.PointerToken(name), v[name]); err != nil {
 				return err
 			}
 		}
@@ -89,9 +90,6 @@ func (p *Parameters) walk(place string, value any) error {
 func (p *Parameters) add(place string, kind kind, value string) {
 	p.leaves = append(p.leaves, leaf{place, kind, value})
 }
-
-// escape writes a member's name as a reference token of RFC 6901.
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 func sortedNames[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))

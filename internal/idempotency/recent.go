@@ -41,17 +41,14 @@ func (m recent) keep(scope Scope, print fingerprint, outcome Outcome) {
 	}
 }
 
-// find returns the outcome of this very request, where it is remembered and will not expire soon.
-func (m recent) find(scope Scope, print fingerprint) (Outcome, bool) {
+func (m recent) find(scope Scope) (memory, bool) {
 	if m.outcomes == nil {
-		return Outcome{}, false
+		return memory{}, false
 	}
-	found, ok := m.outcomes.Get(scope)
-	if !ok || found.print != print || time.Until(found.outcome.Expires) < clockDoubt {
-		return Outcome{}, false
-	}
-	found.outcome.Replayed = true
-	return found.outcome, true
+	return m.outcomes.Get(scope)
 }
 
-func (m recent) knows(scope Scope) bool { return m.outcomes != nil && m.outcomes.Contains(scope) }
+// answers says whether this is the outcome of the very request, and of a key that will not expire soon.
+func (m memory) answers(print fingerprint) bool {
+	return m.print == print && time.Until(m.outcome.Expires) >= clockDoubt
+}

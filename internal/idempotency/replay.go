@@ -23,11 +23,13 @@ const retryAge = time.Second
 // replay answers a request that looks like a retry from memory or from the record, and says whether it could.
 func (r *run) replay(ctx context.Context) (outcome Outcome, answered bool, err error) {
 	scope := r.request.Scope
-	outcome, remembered := r.keys.recent.find(scope, r.print)
+	remembered, known := r.keys.recent.find(scope)
 	switch {
-	case remembered:
+	case known && remembered.answers(r.print):
+		outcome = remembered.outcome
+		outcome.Replayed = true
 		err = r.keys.db.Check(ctx, scope.Tenant, r.request.Before...)
-	case scope.Key.old() || r.keys.recent.knows(scope):
+	case known || scope.Key.old():
 		ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
 		defer cancel()
 		outcome, err = r.recorded(ctx)

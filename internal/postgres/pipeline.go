@@ -104,9 +104,15 @@ func (p *pipeline) exec(ctx context.Context, s *session) (counts []int64, err er
 		return nil, err
 	}
 	results := s.conn.SendBatch(ctx, &p.batch)
-	if counts, err = p.counts(results); err != nil {
-		_ = results.Close() // the statement's own error says more
-		return counts, err
+	counts = make([]int64, 0, len(p.kinds))
+	for _, kind := range p.kinds {
+		tag, err := results.Exec()
+		if err != nil {
+			_ = results.Close() // the statement's own error says more
+			return counts, failed(kind, err)
+		}
+		counts = append(counts, tag.RowsAffected())
+		p.last = tag.String()
 	}
 	return counts, translate("send the unit", results.Close())
 }
@@ -122,20 +128,6 @@ func (p *pipeline) prepare(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
-}
-
-// counts reads the row counts of the statements up to the one that failed.
-func (p *pipeline) counts(results pgx.BatchResults) ([]int64, error) {
-	counts := make([]int64, 0, len(p.kinds))
-	for _, kind := range p.kinds {
-		tag, err := results.Exec()
-		if err != nil {
-			return counts, failed(kind, err)
-		}
-		counts = append(counts, tag.RowsAffected())
-		p.last = tag.String()
-	}
-	return counts, nil
 }
 
 // failed gives a lock time-out the meaning of the row that waited.

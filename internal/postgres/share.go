@@ -181,8 +181,8 @@ func (db *DB) finishShared(
 }
 
 // refusals names the kind of the first row that was not taken, for each member that has one.
-func refusals[T member](entries []*entry[T], counts []int64) map[T]*Kind {
-	refused := map[T]*Kind{}
+func refusals(entries []*entry[*sharer], counts []int64) map[*sharer]*Kind {
+	refused := map[*sharer]*Kind{}
 	for i, e := range entries {
 		for _, m := range e.members {
 			if _, already := refused[m]; counts[i] == 0 && !already {

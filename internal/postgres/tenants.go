@@ -37,10 +37,10 @@ func named(tenants ...uuid.UUID) string {
 }
 
 // tenantsOf is each tenant of a batch once.
-func tenantsOf[T member](batch []T) []uuid.UUID {
+func tenantsOf(batch []*sharer) []uuid.UUID {
 	tenants := make([]uuid.UUID, len(batch))
 	for i, m := range batch {
-		tenants[i] = m.queued().tenant
+		tenants[i] = m.tenant
 	}
 	slices.SortFunc(tenants, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	return slices.Compact(tenants)

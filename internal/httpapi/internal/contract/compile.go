@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"orderonce/internal/fault"
 )
 
 // keywords are those that the rules hold to, by the type that they are a rule for. A keyword that is not here is
@@ -108,9 +111,9 @@ func onlyAmong(at string, of interface{ MarshalYAML() (any, error) }, keywords .
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	all, _ := written.(map[string]any)
-	for _, keyword := range sortedNames(all) {
+	for _, keyword := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(keyword, "x-") && !slices.Contains(keywords, keyword) {
-			return fmt.Errorf("%s/%s: no rule for this keyword here", at, escape.Replace(keyword))
+			return fmt.Errorf("%s/%s: no rule for this keyword here", at, fault.PointerToken(keyword))
 		}
 	}
 	return nil
@@ -212,8 +215,8 @@ func (c *compiler) array(at string, schema *openapi3.Schema) (rule, error) {
 
 func (c *compiler) object(at string, schema *openapi3.Schema) (rule, error) {
 	o := &object{known: map[string]bool{}, low: int(schema.MinProps), high: limit(schema.MaxProps)} //nolint:gosec // as above
-	for _, name := range sortedNames(schema.Properties) {
-		place := at + "/properties/" + escape.Replace(name)
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		place := at + "/properties/" + fault.PointerToken(name)
 		property := schema.Properties[name]
 		r, err := c.compile(place, property)
 		if err != nil {
@@ -289,13 +292,4 @@ func decoded(value any) (any, error) {
 		return members, nil
 	}
 	return nil, fmt.Errorf("no rule for a %T", value)
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

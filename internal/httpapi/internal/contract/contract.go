@@ -8,7 +8,6 @@ package contract
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -26,7 +25,7 @@ type Body struct{ rule rule }
 func CompileBody(schema *openapi3.SchemaRef, tokens ...string) (*Body, error) {
 	at := "#"
 	for _, token := range tokens {
-		at += "/" + escape.Replace(token)
+		at += "/" + fault.PointerToken(token)
 	}
 	r, err := (&compiler{}).always(at, schema)
 	if err != nil {
@@ -79,10 +78,8 @@ func (r *report) below(first int, token string) {
 	if first == len(r.faults) {
 		return
 	}
-	token = "/" + escape.Replace(token)
+	token = "/" + fault.PointerToken(token)
 	for i := first; i < len(r.faults); i++ {
 		r.faults[i].Pointer = token + r.faults[i].Pointer
 	}
 }
-
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
