@@ -34,7 +34,7 @@ var eventKind = &postgres.Kind{Name: "outbox event", Rank: postgres.RankEvent, B
 var queries = outboxdb.New()
 
 // Add stages the event in the unit of its change and gives it an id.
-func Add(tx *postgres.Tx, event Event) error {
+func Add(ctx context.Context, tx *postgres.Tx, event Event) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("event id: %w", err)
@@ -62,4 +62,16 @@ func (r row) LockOrder() string { return string(r.ID[:]) }
 
 func (r row) Undo(ctx context.Context, db postgres.DBTX) error {
 	return queries.UndoEvent(ctx, db, outboxdb.UndoEventParams{TenantID: r.TenantID, ID: r.ID})
+}
+
+// Recorded is an event as it was committed.
+type Recorded struct {
+	Tenant, ID    uuid.UUID
+	AggregateType string
+	AggregateID   uuid.UUID
+	Version       int64
+	Type          string
+	Payload       json.RawMessage
+	Traceparent   *string // W3C trace context of the request that added it
+	OccurredAt    time.Time
 }
