@@ -61,7 +61,7 @@ func importers() []string {
 		"planted/internal/postgres/localpg", "planted/internal/postgres/postgrestest", "planted/internal/httpapi/api",
 		"planted/internal/identity/oidc", "planted/internal/identity/oidc/oidctest",
 		"planted/internal/httpapi/internal/contract",
-		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", ".",
+		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", "clients/vectors", ".",
 	}
 	for name := range floor {
 		places = append(places, "planted/internal/"+name)
@@ -126,6 +126,8 @@ func broken(importer, target string, test bool) []string {
 		breaks("floor-6-cmd", strings.HasPrefix(target, "orderonce/test/"))
 	case under("clients/go"):
 		breaks("clients", !test && local && target != "orderonce/clients/go")
+	case under("clients/vectors"):
+		breaks("vectors", !test && !standard)
 	}
 
 	breaks("contract", target == "orderonce" && !test && !under("internal/httpapi", "cmd", "test", "."))
@@ -256,6 +258,7 @@ func TestEveryForbiddenName(t *testing.T) {
 		{"internal/orders", ".go", exit, "exit"},
 		{"internal/orders", ".go", fatal, "exit"},
 		{"internal/orders", "_test.go", exit, ""},
+		{"clients/vectors", ".go", exit, ""},
 		{"cmd/orderonce", ".go", exit, ""},
 		{"internal/orders", ".go", panics, "panic"},
 		{"cmd/orderonce", ".go", panics, "panic"},
