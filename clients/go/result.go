@@ -82,14 +82,15 @@ func (e exchange) result(intent Intent) Result {
 	return r
 }
 
-// refused says whether the problem means that the intent has not been carried out. One that is stored does. Another one
-// is about its own send alone: an earlier one whose answer was lost may have been carried out.
+// refused says whether the problem means that the intent has not been carried out. One that is stored does, and so does
+// one that says whose the key is: another request's. Any other is about its own send alone, and an earlier one whose
+// answer was lost may have been carried out.
 func (e exchange) refused() bool {
 	a := e.answer
 	if a.raw.StatusCode >= 500 || judge(a, nil, true).again || a.problem.Code == "replay_forbidden" {
 		return false
 	}
-	return a.stored() || !e.open
+	return a.stored() || a.problem.Code == "idempotency_key_reused" || !e.open
 }
 
 func done(replayed bool) Kind {
