@@ -1851,6 +1851,8 @@ type APIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// Prefix What the key begins with, to know one by that was found somewhere: `oo_live_<id>`.
@@ -1888,6 +1890,8 @@ type AuditLogEntry struct {
 	OccurredAt time.Time              `json:"occurred_at"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason    Reason             `json:"reason"`
 	SubjectId openapi_types.UUID `json:"subject_id"`
 
@@ -1917,6 +1921,8 @@ type CancelOrderConflict struct {
 }
 
 // ClientId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+//
+// Example: cart-8731
 type ClientId = string
 
 // CreateAPIKey defines model for CreateAPIKey.
@@ -1925,12 +1931,16 @@ type CreateAPIKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// PrincipalId Whose key it is; one of the tenant's.
 	PrincipalId openapi_types.UUID `json:"principal_id"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 
 	// Scopes What the key allows. The `ops:` scopes are for principals of operators' tenants alone.
@@ -1945,21 +1955,29 @@ type CreateOrderConflict struct {
 // CreatePrincipal defines model for CreatePrincipal.
 type CreatePrincipal struct {
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
 // CreateTenant defines model for CreateTenant.
 type CreateTenant struct {
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Operator Whether its principals may hold the `ops:` scopes, which reach every tenant. It stays so.
 	Operator *bool `json:"operator,omitempty"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -2004,6 +2022,8 @@ type KeyConflictProblem struct {
 }
 
 // KeyName A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+//
+// Example: 2026-11.web
 type KeyName = string
 
 // KeyedForbiddenProblem defines model for KeyedForbiddenProblem.
@@ -2028,6 +2048,8 @@ type Metadata map[string]string
 type MinorUnits = int64
 
 // Name A name for people and commands, unique for ever.
+//
+// Example: acme
 type Name = string
 
 // OpsConflictProblem defines model for OpsConflictProblem.
@@ -2038,9 +2060,13 @@ type OpsConflictProblem struct {
 // Order defines model for Order.
 type Order struct {
 	// CheckoutId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CheckoutId *ClientId `json:"checkout_id,omitempty"`
 
 	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
 	CouponCode    *string   `json:"coupon_code,omitempty"`
 
@@ -2049,6 +2075,8 @@ type Order struct {
 	Currency  string    `json:"currency"`
 
 	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CustomerId ClientId `json:"customer_id"`
 
 	// DiscountMinor An amount of money in the currency's minor unit, such as cents.
@@ -2062,6 +2090,8 @@ type Order struct {
 	Metadata Metadata `json:"metadata"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ShippingAddressId ClientId    `json:"shipping_address_id"`
 	Status            OrderStatus `json:"status"`
 
@@ -2077,6 +2107,8 @@ type OrderItem struct {
 	Quantity int32 `json:"quantity"`
 
 	// Sku The caller's name of the product.
+	//
+	// Example: MUG-BLUE
 	Sku string `json:"sku"`
 
 	// UnitPriceMinor The price of one, in minor units.
@@ -2111,9 +2143,13 @@ type PlaceOrder struct {
 	CouponCode *string `json:"coupon_code,omitempty"`
 
 	// Currency ISO 4217 code of an active currency.
+	//
+	// Example: EUR
 	Currency string `json:"currency"`
 
 	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CustomerId ClientId    `json:"customer_id"`
 	Items      []OrderItem `json:"items"`
 
@@ -2121,6 +2157,8 @@ type PlaceOrder struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ShippingAddressId ClientId `json:"shipping_address_id"`
 }
 
@@ -2133,6 +2171,8 @@ type Principal struct {
 	Issuer    *string            `json:"issuer,omitempty"`
 
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name     *Name              `json:"name,omitempty"`
 	Subject  *string            `json:"subject,omitempty"`
 	TenantId openapi_types.UUID `json:"tenant_id"`
@@ -3513,11 +3553,15 @@ type PutOrderConflict struct {
 }
 
 // Reason Why, for the audit log. No secrets.
+//
+// Example: a new customer
 type Reason = string
 
 // ReasonedChange defines model for ReasonedChange.
 type ReasonedChange struct {
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -3527,12 +3571,16 @@ type RotateAPIKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// OverlapSeconds How long the principal's other keys go on living, so that the new one can be handed out.
 	OverlapSeconds *int32 `json:"overlap_seconds,omitempty"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -3547,6 +3595,8 @@ type Tenant struct {
 	Id        openapi_types.UUID `json:"id"`
 
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Operator Whether its principals may hold the `ops:` scopes.
@@ -5542,6 +5592,13 @@ type ClientInterface interface {
 	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
 	PutOrder(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetReference This document as a page for people
+	//
+	// Every operation with its parameters, answers and promises, and how to call it. It needs nothing but this server.
+	//
+	// Corresponds with GET /docs (the `GetReference` operationId).
+	GetReference(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetIdempotencyKey What became of my intent?
 	//
 	// Looks in the caller's own scope only. It never changes what the key means.
@@ -5863,6 +5920,23 @@ func (c *Client) PutOrderWithBody(ctx context.Context, clientOrderId ClientId, c
 // Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
 func (c *Client) PutOrder(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutOrderRequest(c.Server, clientOrderId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetReference This document as a page for people
+//
+// Every operation with its parameters, answers and promises, and how to call it. It needs nothing but this server.
+//
+// Corresponds with GET /docs (the `GetReference` operationId).
+func (c *Client) GetReference(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetReferenceRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -6543,6 +6617,33 @@ func NewPutOrderRequestWithBody(server string, clientOrderId ClientId, contentTy
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetReferenceRequest constructs an http.Request for the GetReference method
+func NewGetReferenceRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/docs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -8121,6 +8222,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /client-orders/{clientOrderId} (the `PutOrder` operationId).
 	PutOrderWithResponse(ctx context.Context, clientOrderId ClientId, body PutOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOrderResponse, error)
 
+	// GetReferenceWithResponse This document as a page for people
+	//
+	// Every operation with its parameters, answers and promises, and how to call it. It needs nothing but this server.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /docs (the `GetReference` operationId).
+	GetReferenceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReferenceResponse, error)
+
 	// GetIdempotencyKeyWithResponse What became of my intent?
 	//
 	// Looks in the caller's own scope only. It never changes what the key means.
@@ -8716,6 +8826,54 @@ func (r PutOrderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetReferenceResponse200Headers the declared response headers of an HTTP 200 response for GetReference
+type GetReferenceResponse200Headers struct {
+	CacheControl string
+}
+
+type GetReferenceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetReferenceResponse200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetReferenceResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetReferenceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetReferenceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetReferenceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetReferenceResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11549,6 +11707,21 @@ func (c *ClientWithResponses) PutOrderWithResponse(ctx context.Context, clientOr
 	return ParsePutOrderResponse(rsp)
 }
 
+// GetReferenceWithResponse This document as a page for people
+//
+// Every operation with its parameters, answers and promises, and how to call it. It needs nothing but this server.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /docs (the `GetReference` operationId).
+func (c *ClientWithResponses) GetReferenceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReferenceResponse, error) {
+	rsp, err := c.GetReference(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetReferenceResponse(rsp)
+}
+
 // GetIdempotencyKeyWithResponse What became of my intent?
 //
 // Looks in the caller's own scope only. It never changes what the key means.
@@ -12366,6 +12539,45 @@ func ParsePutOrderResponse(rsp *http.Response) (*PutOrderResponse, error) {
 			headers.RetryAfter = &value
 		}
 		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetReferenceResponse parses an HTTP response from a GetReferenceWithResponse call
+func ParseGetReferenceResponse(rsp *http.Response) (*GetReferenceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetReferenceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetReferenceResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -1,0 +1,228 @@
+// Package reference makes of the contract a page that people read: every operation with what it takes, what it answers,
+// what it promises about its key, and how it is called. All of it is the contract's own words, so the page cannot come to
+// differ from the server. It runs nothing, links to nothing outside and needs no script.
+package reference
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+//go:embed page.html
+var source string
+
+var page = template.Must(template.New("reference").Parse(source))
+
+// Page is the page as HTML. The style is the text of its one style element: who serves the page names it by its hash in
+// the Content-Security-Policy.
+func Page(doc *openapi3.T, style template.CSS) ([]byte, error) {
+	view := contract{
+		Title: doc.Info.Title, Version: doc.Info.Version, About: Prose(doc.Info.Description), Style: style,
+		Problems: problems(doc), Schemas: schemas(doc), Preambles: preambles,
+	}
+	operations := Operations(doc)
+	for _, tag := range doc.Tags {
+		g := group{Name: tag.Name, About: Prose(tag.Description)}
+		for _, o := range operations {
+			if o.tag == tag.Name {
+				g.Operations = append(g.Operations, o)
+			}
+		}
+		view.Groups = append(view.Groups, g)
+	}
+	var out bytes.Buffer
+	if err := page.Execute(&out, view); err != nil {
+		return nil, fmt.Errorf("render the reference: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+type contract struct {
+	Title, Version string
+	About          template.HTML
+	Style          template.CSS
+	Groups         []group
+	Problems       []problem
+	Schemas        []schema
+	Preambles      []Snippet
+}
+
+type group struct {
+	Name       string
+	About      template.HTML
+	Operations []Operation
+}
+
+// Operation is one of the contract's.
+type Operation struct {
+	ID, Method, Path string
+	Summary          string
+	About            template.HTML
+	Scope            string // empty for a public operation
+	Policy           []term // x-idempotency, as it is published; none where the operation takes no key
+	Exempt           template.HTML
+	Parameters       []row
+	Body             *body
+	Answers          []reply
+	Snippets         []Snippet
+
+	tag string
+}
+
+// term is one member of a policy.
+type term struct{ Name, Value, Meaning string }
+
+type body struct {
+	Required bool
+	Media    []string
+	Schema   string // its name, where it has one
+	Rows     []row
+}
+
+type reply struct {
+	Status  string
+	About   template.HTML
+	Headers []string
+	Media   []string
+	Schema  string
+	Codes   []string // of a problem
+}
+
+type problem struct {
+	Code, Status string
+	About        template.HTML
+}
+
+// problems lists what can be answered instead, by status. Not every one belongs to an operation: where there is no route,
+// there is none.
+func problems(doc *openapi3.T) (all []problem) {
+	for _, ref := range doc.Components.Schemas {
+		code, status := merged(ref).Properties["code"], merged(ref).Properties["status"]
+		if code != nil && status != nil && len(code.Value.Enum) == 1 && len(status.Value.Enum) == 1 {
+			all = append(all, problem{fmt.Sprint(code.Value.Enum[0]), fmt.Sprint(status.Value.Enum[0]), Prose(ref.Value.Description)})
+		}
+	}
+	slices.SortFunc(all, func(a, b problem) int { return strings.Compare(a.Status+a.Code, b.Status+b.Code) })
+	return all
+}
+
+// methods is the order within a path.
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// Operations lists the operations in the order of the page: by path, then by method.
+func Operations(doc *openapi3.T) (all []Operation) {
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
+		item := doc.Paths.Value(path)
+		for _, method := range methods {
+			if op := item.GetOperation(method); op != nil {
+				all = append(all, operation(method, path, item, op))
+			}
+		}
+	}
+	return all
+}
+
+func operation(method, path string, item *openapi3.PathItem, op *openapi3.Operation) Operation {
+	o := Operation{
+		ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, About: Prose(op.Description),
+		Policy: policy(op), tag: strings.Join(op.Tags[:min(1, len(op.Tags))], ""),
+	}
+	o.Scope, _ = op.Extensions["x-required-scope"].(string)
+	reason, _ := op.Extensions["x-idempotency-exempt"].(string)
+	o.Exempt = inline(reason)
+	parameters := unique(append(slices.Clone(item.Parameters), op.Parameters...))
+	for _, p := range parameters {
+		r := rowOf(p.Name, p.Schema, p.Required)
+		r.In = p.In
+		if p.Description != "" {
+			r.About = Prose(p.Description)
+		}
+		o.Parameters = append(o.Parameters, r)
+	}
+	if op.RequestBody != nil {
+		content := op.RequestBody.Value.Content
+		o.Body = &body{Required: op.RequestBody.Value.Required, Media: slices.Sorted(maps.Keys(content))}
+		if media := content["application/json"]; media != nil {
+			o.Body.Schema, o.Body.Rows = nameOf(media.Schema), rowsOf(media.Schema)
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(op.Responses.Map())) {
+		o.Answers = append(o.Answers, answer(status, op.Responses.Value(status).Value))
+	}
+	o.Snippets = snippets(o, parameters, op)
+	return o
+}
+
+// unique drops what is there twice: a path's parameters may have been given to its operations already.
+func unique(parameters openapi3.Parameters) (all []*openapi3.Parameter) {
+	for _, p := range parameters {
+		if !slices.Contains(all, p.Value) {
+			all = append(all, p.Value)
+		}
+	}
+	return all
+}
+
+// promises says what the members of x-idempotency mean; another member is printed as it is.
+var promises = map[string]string{
+	"scope":        "whose keys are told apart: principal, each caller has its own; tenant, all callers of a tenant share them",
+	"retention":    "for how long the outcome is remembered, from its completion",
+	"wait":         "how long a duplicate waits for the first before 409 idempotency_in_progress",
+	"replay":       "snapshot: the stored bytes; reference: the thing as it then is, under the first status",
+	"max-response": "a larger answer is kept by reference",
+}
+
+func policy(op *openapi3.Operation) (terms []term) {
+	members, _ := op.Extensions["x-idempotency"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		terms = append(terms, term{name, plain(members[name]), promises[name]})
+	}
+	return terms
+}
+
+// plain is a member's value as one would write it on a line.
+func plain(value any) string {
+	nested, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Sprint(value)
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(nested)) {
+		parts = append(parts, name+": "+plain(nested[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func answer(status string, r *openapi3.Response) reply {
+	a := reply{Status: status, Media: slices.Sorted(maps.Keys(r.Content)), Headers: slices.Sorted(maps.Keys(r.Headers))}
+	if r.Description != nil {
+		a.About = inline(*r.Description)
+	}
+	if problem := r.Content["application/problem+json"]; problem != nil {
+		a.Codes = codes(problem.Schema)
+	} else if media := r.Content["application/json"]; media != nil {
+		a.Schema = nameOf(media.Schema)
+	}
+	return a
+}
+
+// codes are those that a problem's schema allows: its own, or those of its alternatives. The problem in general has none.
+func codes(ref *openapi3.SchemaRef) (all []string) {
+	for _, part := range slices.Concat(ref.Value.OneOf, ref.Value.AllOf) {
+		all = append(all, codes(part)...)
+	}
+	if code := ref.Value.Properties["code"]; code != nil {
+		for _, value := range code.Value.Enum {
+			all = append(all, fmt.Sprint(value))
+		}
+	}
+	return all
+}
