@@ -88,7 +88,7 @@ func New(ctx context.Context, config Config, modules Modules, log *slog.Logger) 
 		allowance: newAllowance(config.TenantRate, config.TenantBurst), origins: map[string]bool{},
 	}
 	s.reference = sync.OnceValues(func() ([]byte, error) {
-		return reference.Page(spec.doc, template.CSS(pageStyle)) //nolint:gosec // our own
+		return reference.Page(spec.doc, orderonce.OpenAPI, template.CSS(pageStyle)) //nolint:gosec // our own
 	})
 	for _, origin := range config.Origins {
 		s.origins[origin] = true

@@ -60,7 +60,7 @@ func importers() []string {
 	places := []string{
 		"planted/internal/postgres/localpg", "planted/internal/postgres/postgrestest", "planted/internal/httpapi/api",
 		"planted/internal/identity/oidc", "planted/internal/identity/oidc/oidctest",
-		"planted/internal/httpapi/internal/contract",
+		"planted/internal/httpapi/internal/contract", "planted/internal/httpapi/internal/reference",
 		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", "clients/vectors", ".",
 	}
 	for name := range floor {
@@ -146,6 +146,7 @@ func broken(importer, target string, test bool) []string {
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&
 		under("internal/fault", "internal/postgres", "internal/outbox", "internal/idempotency", "internal/identity",
 			"internal/orders", "internal/httpapi/internal/contract") && !under("internal/identity/oidc"))
+	breaks("floor-5-reference", under("internal/httpapi/internal/reference") && !test && !standard)
 	breaks("floor-5-contract", under("internal/httpapi/internal/contract") && !test && !standard && to != "fault")
 	slices.Sort(rules)
 	return rules

@@ -5,11 +5,11 @@ package reference
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -21,14 +21,14 @@ var source string
 
 var page = template.Must(template.New("reference").Parse(source))
 
-// Page is the page as HTML. The style is the text of its one style element: who serves the page names it by its hash in
+// Page is the page as HTML, in the order of the document's source. The style is the text of its one style element: who serves the page names it by its hash in
 // the Content-Security-Policy.
-func Page(doc *openapi3.T, style template.CSS) ([]byte, error) {
+func Page(doc *openapi3.T, document []byte, style template.CSS) ([]byte, error) {
 	view := contract{
 		Title: doc.Info.Title, Version: doc.Info.Version, About: Prose(doc.Info.Description), Style: style,
 		Problems: problems(doc), Schemas: schemas(doc), Preambles: preambles,
 	}
-	operations := Operations(doc)
+	operations := Operations(doc, document)
 	for _, tag := range doc.Tags {
 		g := group{Name: tag.Name, About: Prose(tag.Description)}
 		for _, o := range operations {
@@ -114,19 +114,19 @@ func problems(doc *openapi3.T) (all []problem) {
 	return all
 }
 
-// methods is the order within a path.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-
-// Operations lists the operations in the order of the page: by path, then by method.
-func Operations(doc *openapi3.T) (all []Operation) {
-	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
-		item := doc.Paths.Value(path)
-		for _, method := range methods {
-			if op := item.GetOperation(method); op != nil {
-				all = append(all, operation(method, path, item, op))
-			}
+// Operations lists the operations in the order of the document's source, which says what to read first and which is lost
+// when it is read.
+func Operations(doc *openapi3.T, document []byte) (all []Operation) {
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			all = append(all, operation(method, path, item, op))
 		}
 	}
+	text := string(document)
+	slices.SortFunc(all, func(a, b Operation) int {
+		return cmp.Or(
+			strings.Index(text, "operationId: "+a.ID+"\n")-strings.Index(text, "operationId: "+b.ID+"\n"), strings.Compare(a.ID, b.ID))
+	})
 	return all
 }
 

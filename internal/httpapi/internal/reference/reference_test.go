@@ -23,7 +23,7 @@ func load(t *testing.T) *openapi3.T {
 
 func render(t *testing.T, doc *openapi3.T) string {
 	t.Helper()
-	text, err := Page(doc, "body { color: red }")
+	text, err := Page(doc, orderonce.OpenAPI, "body { color: red }")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,10 @@ func TestPageHasAllOfTheContract(t *testing.T) {
 			t.Errorf("%s: the page lacks %s", what, part)
 		}
 	}
-	operations := Operations(doc)
+	operations := Operations(doc, orderonce.OpenAPI)
+	if operations[0].ID != "createOrder" {
+		t.Errorf("the page begins with %s, the document with createOrder", operations[0].ID)
+	}
 	for _, o := range operations {
 		op := doc.Paths.Value(o.Path).GetOperation(o.Method)
 		want(o.ID, `<h3 id="`+o.ID+`">`)
@@ -105,7 +108,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestSamplesFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	doc := load(t)
-	for _, o := range Operations(doc) {
+	for _, o := range Operations(doc, orderonce.OpenAPI) {
 		op := doc.Paths.Value(o.Path).GetOperation(o.Method)
 		if op.RequestBody == nil {
 			continue
@@ -164,7 +167,7 @@ func BenchmarkPage(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := Page(doc, ""); err != nil {
+		if _, err := Page(doc, orderonce.OpenAPI, ""); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -112,7 +112,7 @@ func (r request) curl() string {
 	}
 	before := ""
 	if r.Policy != nil {
-		before = "IDEMPOTENCY_KEY=$(uuidgen)   # once for each intent: a retry has the same\n"
+		before = "IDEMPOTENCY_KEY=$(openssl rand -hex 16)   # once for each intent: a retry has the same\n"
 		lines = append(lines, `-H "Idempotency-Key: $IDEMPOTENCY_KEY"`)
 	}
 	if r.body != nil {
@@ -216,6 +216,10 @@ func (r request) golang() string {
 	if r.body != nil {
 		name += "WithBody"
 		arguments = append(arguments, `"application/json"`, "strings.NewReader("+literal+")")
+	}
+	if r.parsed() == "text" { // the generated client would look for JSON or YAML in it
+		return fmt.Sprintf("answer, err := client.API().%s(%s)\ncheck(err)\ndefer answer.Body.Close()\n"+
+			"fmt.Println(answer.Status)\n_, err = io.Copy(os.Stdout, answer.Body)\ncheck(err)", name, strings.Join(arguments, ", "))
 	}
 	return fmt.Sprintf("answer, err := client.API().%sWithResponse(%s)\ncheck(err)\n"+
 		"fmt.Println(answer.Status(), string(answer.Body))", name, strings.Join(arguments, ", "))
