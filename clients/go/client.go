@@ -58,6 +58,7 @@ func New(baseURL, key string, options ...Option) (*Client, error) {
 		return nil, errors.Join(errors.New("the base URL must be like https://orders.example.org"), err)
 	}
 	c := &Client{base: strings.TrimRight(base.String(), "/"), transport: &Transport{
+		origin:     base.Scheme + "://" + base.Host,
 		Credential: func(context.Context) (string, error) { return key, nil },
 	}}
 	for _, option := range options {
@@ -75,7 +76,7 @@ func New(baseURL, key string, options ...Option) (*Client, error) {
 // use [Client.Do].
 func (c *Client) API() *api.ClientWithResponses { return c.api }
 
-// HTTP is a client for requests of one's own to this server, and to no other: it sends the credential.
+// HTTP is a client for requests of one's own to this server. It sends the credential, so it refuses any other.
 func (c *Client) HTTP() *http.Client {
 	return &http.Client{Transport: c.transport, CheckRedirect: neverFollow}
 }

@@ -25,6 +25,8 @@ type Transport struct {
 	Base       http.RoundTripper // nil is http.DefaultTransport
 	Policy     Policy
 	Credential func(context.Context) (string, error) // for Authorization, before each send; nil leaves the header alone
+
+	origin string // the one that the credential is for; empty for any
 }
 
 // NoAnswerError is what a request ended with that got no answer. It may have been carried out: send it again with the
@@ -109,6 +111,9 @@ func (t *Transport) prepare(ctx context.Context, r *http.Request) (*http.Request
 			return nil, ErrKey
 		}
 		prepared.Header.Set(keyHeader, key)
+	}
+	if to := r.URL.Scheme + "://" + r.URL.Host; t.origin != "" && to != t.origin {
+		return nil, fmt.Errorf("the credential is for %s, and does not go to %s", t.origin, to)
 	}
 	if t.Credential != nil {
 		credential, err := t.Credential(ctx)

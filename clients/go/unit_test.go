@@ -59,6 +59,25 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
+// The credential goes to its own server and nowhere else.
+func TestCredentialStaysWithItsServer(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	defer other.Close()
+	client, err := orderonce.New("https://orders.example.org", "key")
+	must(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, other.URL, nil)
+	must(t, err)
+	response, err := client.HTTP().Do(r)
+	if err == nil {
+		must(t, response.Body.Close())
+	}
+	if err == nil || asked.Load() {
+		t.Errorf("another server was asked: %v", err)
+	}
+}
+
 // A task is looked at as often as the service asks, until it is no longer processing. A gateway's page is no news of it.
 func TestWaitForTask(t *testing.T) {
 	t.Parallel()
