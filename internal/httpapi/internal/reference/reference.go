@@ -171,19 +171,23 @@ func unique(parameters openapi3.Parameters) (all []*openapi3.Parameter) {
 	return all
 }
 
-// promises says what the members of x-idempotency mean; another member is printed as it is.
+// promises says what the members of x-idempotency mean, with their value where it decides; another member is printed as it
+// is.
 var promises = map[string]string{
-	"scope":        "whose keys are told apart: principal, each caller has its own; tenant, all callers of a tenant share them",
-	"retention":    "for how long the outcome is remembered, from its completion",
-	"wait":         "how long a duplicate waits for the first before 409 idempotency_in_progress",
-	"replay":       "snapshot: the stored bytes; reference: the thing as it then is, under the first status",
-	"max-response": "a larger answer is kept by reference",
+	"scope principal":  "each caller has its own keys",
+	"scope tenant":     "all callers of a tenant share their keys",
+	"retention":        "so long the outcome is remembered, from its completion",
+	"wait":             "so long a duplicate waits for the first, before it is 409 idempotency_in_progress",
+	"replay snapshot":  "a replay is the first answer, byte for byte",
+	"replay reference": "a replay has the first status, and the thing as it then is",
+	"max-response":     "a larger answer is not stored: its replay is made of the thing as it then is",
 }
 
 func policy(op *openapi3.Operation) (terms []term) {
 	members, _ := op.Extensions["x-idempotency"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		terms = append(terms, term{name, plain(members[name]), promises[name]})
+		value := plain(members[name])
+		terms = append(terms, term{name, value, cmp.Or(promises[name], promises[name+" "+value])})
 	}
 	return terms
 }
