@@ -28,15 +28,16 @@ func Page(doc *openapi3.T, document []byte, style template.CSS) ([]byte, error) 
 		Title: doc.Info.Title, Version: doc.Info.Version, About: Prose(doc.Info.Description), Style: style,
 		Problems: problems(doc), Schemas: schemas(doc), Preambles: preambles,
 	}
-	operations := Operations(doc, document)
 	for _, tag := range doc.Tags {
-		g := group{Name: tag.Name, About: Prose(tag.Description)}
-		for _, o := range operations {
-			if o.tag == tag.Name {
-				g.Operations = append(g.Operations, o)
-			}
+		view.Groups = append(view.Groups, group{Name: tag.Name, About: Prose(tag.Description)})
+	}
+	for _, o := range Operations(doc, document) {
+		of := func(g group) bool { return g.Name == o.tag }
+		if !slices.ContainsFunc(view.Groups, of) { // a tag that the document does not describe
+			view.Groups = append(view.Groups, group{Name: o.tag})
 		}
-		view.Groups = append(view.Groups, g)
+		g := &view.Groups[slices.IndexFunc(view.Groups, of)]
+		g.Operations = append(g.Operations, o)
 	}
 	var out bytes.Buffer
 	if err := page.Execute(&out, view); err != nil {
@@ -133,7 +134,10 @@ func Operations(doc *openapi3.T, document []byte) (all []Operation) {
 func operation(method, path string, item *openapi3.PathItem, op *openapi3.Operation) Operation {
 	o := Operation{
 		ID: op.OperationID, Method: method, Path: path, Summary: op.Summary, About: Prose(op.Description),
-		Policy: policy(op), tag: strings.Join(op.Tags[:min(1, len(op.Tags))], ""),
+		Policy: policy(op), tag: "other",
+	}
+	if len(op.Tags) > 0 {
+		o.tag = op.Tags[0]
 	}
 	o.Scope, _ = op.Extensions["x-required-scope"].(string)
 	reason, _ := op.Extensions["x-idempotency-exempt"].(string)

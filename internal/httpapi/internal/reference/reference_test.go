@@ -140,6 +140,28 @@ func TestTheContractIsNoMarkup(t *testing.T) {
 	}
 }
 
+// What the contract will have one day is shown without a change here: another tag or none, a schema that is in itself, a
+// body of no JSON.
+func TestStrangeContractsAreShown(t *testing.T) {
+	t.Parallel()
+	doc := load(t)
+	op := doc.Paths.Value("/orders").Post
+	op.Tags = nil
+	doc.Paths.Value("/orders").Get.Tags = []string{"new"}
+	items := doc.Components.Schemas["OrderItem"].Value
+	items.Properties["parts"] = &openapi3.SchemaRef{Value: &openapi3.Schema{
+		Type: &openapi3.Types{"array"}, Items: &openapi3.SchemaRef{Ref: "#/components/schemas/OrderItem", Value: items},
+	}}
+	put := doc.Paths.Value("/client-orders/{clientOrderId}").Put.RequestBody.Value
+	put.Content = openapi3.Content{"application/x-ndjson": put.Content["application/json"]}
+	text := render(t, doc)
+	for _, part := range []string{`id="group-other"`, `id="group-new"`, "items[].parts[].parts[].sku", "application/x-ndjson"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the page lacks %s", part)
+		}
+	}
+}
+
 func TestProse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
