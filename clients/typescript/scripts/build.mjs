@@ -1,4 +1,5 @@
-// Builds dist: one bundle of our own modules for each module system, and the declarations for both.
+// Builds dist: one bundle for each module system, and the declarations for both. The CommonJS one holds what it runs on
+// as well: openapi-fetch's own CommonJS has its function elsewhere than its declarations say.
 import { spawnSync } from "node:child_process";
 import { cpSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -22,7 +23,7 @@ for (const format of ["esm", "cjs"]) {
     entryPoints: ["src/index.ts"],
     outfile: `dist/${format}/index.js`,
     bundle: true,
-    packages: "external",
+    packages: format === "cjs" ? "bundle" : "external",
     format,
     target: "es2022",
     sourcemap: true,

@@ -1,10 +1,10 @@
 import createFetchClient, { type Client as FetchClient } from "openapi-fetch";
 
 import { pause } from "./bounds.js";
-import { idOf, post, resume, type CallOptions, type Intent, type Surroundings } from "./intent.js";
+import { forgotten, idOf, post, resume, type CallOptions, type Intent, type Surroundings } from "./intent.js";
 import type { IntentRequest, IntentResult, KeyedPath, PlaceOrder } from "./result.js";
 import type { paths } from "./schema.gen.js";
-import { sender, type Limits, type Send } from "./send.js";
+import { limitsOf, sender, type Limits, type Send } from "./send.js";
 import { defaultStore, type IntentStore, type StoredIntent } from "./store.js";
 import { waitForTask, type ReadTask, type TaskResult, type TaskState, type WaitOptions } from "./task.js";
 
@@ -56,22 +56,19 @@ export interface Client {
   api: FetchClient<paths>;
 }
 
+const defaults: Limits = { deadlineMs: 30_000, sendTimeoutMs: 15_000, maxSends: Infinity };
+const dayMs = 24 * 3_600_000; // x-retry-windows' client-queue
+
 export function createClient(options: ClientOptions = {}): Client {
-  const { credential, owner = "", fetch = (request) => globalThis.fetch(request) } = options;
+  const { baseUrl = "", credential, owner = "", store = defaultStore(), keepBodies = true, keepMs = dayMs } = options;
   const network = {
-    fetch,
+    fetch: options.fetch ?? ((request) => fetch(request)), // looked up late, for those who replace it
     credential: typeof credential === "string" ? () => credential : credential,
     onSend: options.onSend,
     pause: options.pause ?? pause,
   };
-  const limits: Limits = {
-    deadlineMs: options.deadlineMs ?? 30_000,
-    sendTimeoutMs: options.sendTimeoutMs ?? 15_000,
-    maxSends: options.maxSends ?? Infinity,
-  };
-  const api = createFetchClient<paths>({ baseUrl: options.baseUrl ?? "", fetch: sender(network, limits) });
-  const store = options.store ?? defaultStore();
-  const { keepBodies = true, keepMs = 24 * 3_600_000 } = options;
+  const limits = limitsOf(defaults, options);
+  const api = createFetchClient<paths>({ baseUrl, fetch: sender(network, limits) });
   const s: Surroundings = { api, network, limits, store, owner, keepBodies, keepMs };
 
   const intent = (name: string): Intent => ({
@@ -80,12 +77,14 @@ export function createClient(options: ClientOptions = {}): Client {
       const { path: parameters, body } = request as { path?: Record<string, string>; body?: unknown };
       return post(s, name, path, { path: parameters, body: JSON.stringify(body) }, o) as Promise<IntentResult<P>>;
     },
-    forget: async () => void (await store.update(idOf(owner, name), () => undefined)),
+    forget: () => store.update(idOf(owner, name), () => undefined).then(() => {}),
   });
 
   const pending = async () => {
-    const open = (await store.list()).filter((record) => record.owner === owner && record.state === "pending");
-    return open.sort((a, b) => a.createdAt - b.createdAt);
+    const all = await store.list();
+    const old = (record: StoredIntent | undefined) => record && forgotten(record, Date.now());
+    for (const { owner, name } of all.filter(old)) await store.update(idOf(owner, name), (now) => (old(now) ? undefined : now));
+    return all.filter((record) => record.owner === owner && record.state === "pending");
   };
 
   return {

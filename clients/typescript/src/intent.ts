@@ -5,7 +5,7 @@ import { fingerprint } from "./fingerprint.js";
 import { problemIn } from "./result.js";
 import type { IntentRequest, IntentResult, KeyedPath, Problem, Unknown, UnknownReason } from "./result.js";
 import type { components, paths } from "./schema.gen.js";
-import { sender, type Limits, type Network } from "./send.js";
+import { limitsOf, sender, type Limits, type Network } from "./send.js";
 import type { IntentStore, StoredIntent } from "./store.js";
 import { uuidv7 } from "./uuid.js";
 
@@ -45,13 +45,17 @@ export interface Surroundings {
 
 type Sent = NonNullable<StoredIntent["request"]>;
 
+interface Answered {
+  data?: unknown;
+  error?: unknown;
+  response: Response;
+}
+
 const apiVersion: components["parameters"]["ApiVersion"] = "2026-11-01";
 const retentionMs = 72 * 3_600_000; // x-idempotency's, for answers whose Idempotency-Key-Expires is out of sight
 
 /** A request is judged alone before its key is looked at: whatever became of earlier sends, none can have been done. */
 const judgedAlone = [400, 413, 415, 422];
-/** No refusal of a request that did nothing: the key has, or may have, an outcome. */
-const maybeDone = new Set(["outcome_unknown", "idempotency_in_progress", "replay_forbidden", "idempotency_record_incomplete"]);
 
 export function idOf(owner: string, name: string): string {
   return JSON.stringify([owner, name]);
@@ -76,11 +80,17 @@ export async function post(s: Surroundings, name: string, path: string, request:
       createdAt: now,
       expiresAt: now + s.keepMs,
     };
-    const record = (await s.store.update(id, (old) => (old && !forgotten(old, now) ? old : mint)))!;
+    let untouched = false;
+    const record = (await s.store.update(id, (old) => {
+      untouched = !old || old.state === "rejected" || forgotten(old, now);
+      if (!untouched) return old;
+      // A refused request may go on under its key, once its cause is gone; it is kept as if it were new.
+      return old?.fingerprint === digest && old.expiresAt > now ? { ...mint, key: old.key } : mint;
+    }))!;
     if (record.fingerprint !== digest) throw new IntentConflictError(name, record.state === "settled");
     begun(record.key);
     if (record.state === "pending" && record.expiresAt <= now) return unknown(record, "expired");
-    return send(s, record, record.request ?? request, record.key === mint.key, signal, o);
+    return send(s, record, record.request ?? request, untouched, signal, o);
   });
 }
 
@@ -88,16 +98,14 @@ export async function post(s: Surroundings, name: string, path: string, request:
 export async function resume(s: Surroundings, found: StoredIntent, o: CallOptions): Promise<Result | undefined> {
   const id = idOf(found.owner, found.name);
   return bounded<Result | undefined>(s, id, o, async (signal, begun) => {
-    const expired = found.expiresAt <= Date.now();
     const record = await s.store.update(id, (now) => {
-      if (expired && now?.key === found.key) delete now.request;
+      if (now && now.expiresAt <= Date.now()) delete now.request;
       return now;
     });
     if (record?.key !== found.key || record.state !== "pending") return undefined;
     begun(record.key);
-    if (expired) return unknown(record, "expired");
-    if (!record.request) return unknown(record, "no_body");
-    return send(s, record, record.request, false, signal, o);
+    if (record.request) return send(s, record, record.request, false, signal, o);
+    return unknown(record, record.expiresAt <= Date.now() ? "expired" : "no_body");
   });
 }
 
@@ -114,7 +122,7 @@ async function bounded<T>(
   let key: string | undefined;
   let ended: AbortSignal | undefined;
   try {
-    return await within(limitsOf(s, o).deadlineMs, o.signal, (signal) => {
+    return await within(limitsOf(s.limits, o).deadlineMs, o.signal, (signal) => {
       ended = signal;
       return alone(id, signal, () => work(signal, (minted) => (key = minted)));
     });
@@ -128,18 +136,17 @@ async function send(
   s: Surroundings,
   record: StoredIntent,
   request: Sent,
-  first: boolean,
+  untouched: boolean, // whether no request with this key can have been done so far
   signal: AbortSignal,
   o: CallOptions,
 ): Promise<Result> {
-  // Whether every request with this key so far was refused without having been done.
-  let untouched = first;
+  let sends = 0;
   let last: Problem | undefined;
-  const fetch = sender(s.network, limitsOf(s, o), (problem) => {
-    untouched &&= problem !== undefined && !maybeDone.has(problem.code);
-    last = problem ?? last;
+  const fetch = sender(s.network, limitsOf(s.limits, o), (problem) => {
+    sends++;
+    last = problem;
   });
-  let answered: { data?: unknown; error?: unknown; response: Response };
+  let answered: Answered;
   try {
     answered = await untyped(s.api).POST(record.path, {
       params: { path: request.path, header: { "Idempotency-Key": record.key, "API-Version": record.apiVersion } },
@@ -153,24 +160,22 @@ async function send(
     if (signal.aborted) throw cause;
     return { ...unknown(record, "gave_up", last), cause };
   }
-  const result = conclude(record, answered, untouched);
-  await keep(s, record, result, answered.response);
+  const result = conclude(record, answered, untouched && sends === 1);
+  // What cannot be written is no reason to hide what is known: the record stays open, and a replay will say the same.
+  await keep(s, record, result, answered.response).catch(() => {});
   return result;
 }
 
 /** conclude says what an answer means. `rejected` is said only where the request was certainly not done. */
-function conclude(record: StoredIntent, answered: { data?: unknown; error?: unknown; response: Response }, untouched: boolean): Result {
+function conclude(record: StoredIntent, answered: Answered, untouched: boolean): Result {
   const { key } = record;
   const { response } = answered;
   const replayed = response.headers.get("Idempotency-Replayed") === "true";
   const location = response.headers.get("Location") ?? undefined;
   if (response.ok) {
-    const data = answered.data as never;
-    if (response.status === 202) {
-      const taskId = location?.split("/").pop() ?? String((data as { id?: unknown }).id);
-      return { kind: "accepted", key, data, taskId, replayed } as unknown as Result;
-    }
-    return { kind: replayed ? "replayed" : "created", key, data, location };
+    const data = answered.data as { id: string }; // the sender has seen to it
+    if (response.status === 202) return { kind: "accepted", key, data, taskId: data.id, replayed } as never;
+    return { kind: replayed ? "replayed" : "created", key, data: data as never, location };
   }
   const problem = problemIn(answered.error);
   if (!problem) return unknown(record, "unreadable");
@@ -179,7 +184,7 @@ function conclude(record: StoredIntent, answered: { data?: unknown; error?: unkn
   if (retryable && !reused) return unknown(record, "gave_up", problem);
   // A key that is missing or malformed was lost on the way, and says nothing of the sends before.
   const final = !code.startsWith("idempotency_key_") && (action === "new" || judgedAlone.includes(status));
-  if (status < 500 && !maybeDone.has(code) && (untouched || reused || final)) {
+  if (status < 500 && code !== "replay_forbidden" && (untouched || reused || final)) {
     return { kind: "rejected", key, problem: problem as never, replayed, location };
   }
   return unknown(record, "refused", problem);
@@ -190,12 +195,11 @@ async function keep(s: Surroundings, record: StoredIntent, result: Result, respo
   if (result.kind === "unknown") return;
   await s.store.update(idOf(record.owner, record.name), (now) => {
     if (now?.key !== record.key) return now; // forgotten, or another tab was here
-    if (result.kind !== "rejected") {
-      const expires = Date.parse(response.headers.get("Idempotency-Key-Expires") ?? "");
-      return { ...now, request: undefined, state: "settled", expiresAt: expires || now.createdAt + retentionMs };
+    if (result.kind === "rejected" && result.problem.code !== "idempotency_key_reused") {
+      return { ...now, request: undefined, state: "rejected" };
     }
-    // The first request with this key stands, and only its own body finds out what became of it.
-    return result.problem.code === "idempotency_key_reused" ? now : undefined;
+    const expires = Date.parse(response.headers.get("Idempotency-Key-Expires") ?? "");
+    return { ...now, request: undefined, state: "settled", expiresAt: expires || Date.now() + retentionMs };
   });
 }
 
@@ -203,18 +207,12 @@ function unknown(record: StoredIntent, reason: UnknownReason, problem?: Problem)
   return { kind: "unknown", key: record.key, reason, problem };
 }
 
-/** forgotten: the service has dropped the key of what was done, so a call with this name is a new intent. */
-function forgotten(record: StoredIntent, now: number): boolean {
-  return record.state === "settled" && record.expiresAt <= now;
-}
-
-/** limitsOf is the client's limits but for those of the call; one that is given as undefined is none. */
-function limitsOf({ limits }: Surroundings, call: CallOptions): Limits {
-  const { deadlineMs = limits.deadlineMs, sendTimeoutMs = limits.sendTimeoutMs, maxSends = limits.maxSends } = call;
-  return { deadlineMs, sendTimeoutMs, maxSends };
+/** forgotten: the service has dropped the key of what had an outcome, so a call with this name is a new intent. */
+export function forgotten(record: StoredIntent, now: number): boolean {
+  return record.state !== "pending" && record.expiresAt <= now;
 }
 
 /** A stored record names its path at run time, where the types of the contract have no say. */
-function untyped(api: Client<paths>): { POST(path: string, init: object): Promise<{ data?: unknown; error?: unknown; response: Response }> } {
+function untyped(api: Client<paths>): { POST(path: string, init: object): Promise<Answered> } {
   return api as never;
 }

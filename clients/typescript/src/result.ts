@@ -108,7 +108,7 @@ export type IntentResult<P extends KeyedPath> =
   | Rejected<P>
   | Unknown;
 
-/** problemIn is the body of an answer, where that is a problem. */
+/** problemIn is the body of an answer, where that is a problem of the service; a gateway's own have no `retryable`. */
 export function problemIn(body: unknown): Problem | undefined {
-  return typeof (body as Problem | undefined)?.code === "string" ? (body as Problem) : undefined;
+  return typeof (body as Problem | undefined)?.retryable === "boolean" ? (body as Problem) : undefined;
 }

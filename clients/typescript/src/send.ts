@@ -10,6 +10,12 @@ export interface Limits {
   maxSends: number;
 }
 
+/** limitsOf is what a call says, and where it says nothing, or undefined, what was said before. */
+export function limitsOf(before: Limits, call: Partial<Limits>): Limits {
+  const { deadlineMs = before.deadlineMs, sendTimeoutMs = before.sendTimeoutMs, maxSends = before.maxSends } = call;
+  return { deadlineMs, sendTimeoutMs, maxSends };
+}
+
 /** One request that was sent, for logs and tests. */
 export interface Send {
   request: Request;
@@ -91,8 +97,8 @@ function judge(response: Response, text: string, keyed: boolean): Answer {
   let error: unknown;
   try {
     if (text && headers.get("Content-Type")?.includes("json")) body = JSON.parse(text);
-    // Every success of a keyed operation has a JSON body: a page of a hotel's network with status 200 is none.
-    if (keyed && !body) throw new TypeError("no JSON");
+    // Every success of a keyed operation is a thing with an id: a page of a hotel's network with status 200 is none.
+    if (keyed && !(body as { id?: unknown } | undefined)?.id) throw new TypeError("no id");
   } catch (thrown) {
     if (ok) error = thrown;
   }
@@ -117,6 +123,6 @@ function pauseBefore(number: number, response: Response | undefined, problem: Pr
 /** retryAfterMs reads Retry-After in both its forms; without one it is 0. */
 export function retryAfterMs(response: Response | undefined): number {
   const header = response?.headers.get("Retry-After") ?? "";
-  const ms = /^\d+$/.test(header) ? +header * 1000 : Date.parse(header) - Date.now();
+  const ms = Number(header) * 1000 || Date.parse(header) - Date.now();
   return ms > 0 ? ms : 0;
 }

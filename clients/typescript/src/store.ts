@@ -13,9 +13,13 @@ export interface StoredIntent {
   fingerprint: string;
   /** What is sent, byte for byte. Gone once the outcome is known or the intent has expired. */
   request?: { path?: Record<string, string> | undefined; body?: string | undefined } | undefined;
-  /** `settled`: it was done. The key stays, so that a late second click gets the first answer. */
-  state: "pending" | "settled";
-  /** Both in milliseconds since 1970. Pending intents are not sent past `expiresAt`, settled ones are forgotten. */
+  /**
+   * - `pending`: it may have been sent
+   * - `settled`: it was done; the key stays, so that a late second click gets the first answer
+   * - `rejected`: nothing was done; the same request gets the same key, and another one is a new attempt
+   */
+  state: "pending" | "settled" | "rejected";
+  /** Both in milliseconds since 1970. Pending intents are not sent past `expiresAt`, all others are forgotten then. */
   createdAt: number;
   expiresAt: number;
 }

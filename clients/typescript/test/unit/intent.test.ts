@@ -99,15 +99,33 @@ test("clicks at the same moment go one after the other, with one key", async (t)
   assert.equal(new Set(got.map((one) => one.key)).size, 1);
 });
 
-test("after a rejection the intent is open for another attempt, under another key", async (t) => {
-  const { got, baseUrl } = await serve(t, problem(422, "coupon_expired", false, "new"), created());
+test("after a rejection the same request gets the same no, and another one is a new attempt", async (t) => {
+  const { got, baseUrl } = await serve(t, problem(422, "coupon_expired", false, "new"));
   const intent = clientOf(baseUrl).client.orders.intent("a");
+  const withCoupon = { ...mugs("c"), coupon_code: "EXPIRED10" };
 
-  const result = await intent.place({ ...mugs("c"), coupon_code: "EXPIRED10" });
+  const result = await intent.place(withCoupon);
   assert.equal(result.kind === "rejected" && result.problem.code, "coupon_expired");
+  await intent.place(withCoupon);
+  await intent.place(mugs("c"));
 
-  assert.equal((await intent.place(mugs("c"))).kind, "created");
-  assert.notEqual(got[0]!.key, got[1]!.key);
+  const [first, again, other] = got.map((one) => one.key);
+  assert.equal(first, again);
+  assert.notEqual(first, other);
+});
+
+test("a refused request goes on under its key once the cause is gone, and is never called unknown meanwhile", async (t) => {
+  const store = memoryStore();
+  const no = problem(401, "unauthenticated", false, "keep");
+  const { got, baseUrl } = await serve(t, no, no, cut, created(true));
+  const { client } = clientOf(baseUrl, { store, maxSends: 1 });
+  const place = () => client.orders.intent("a").place(mugs("c"));
+
+  assert.deepEqual([(await place()).kind, (await place()).kind], ["rejected", "rejected"]);
+  assert.deepEqual(await client.pending(), [], "nothing to resume");
+  assert.equal((await place()).kind, "unknown");
+  assert.equal((await client.resumePending())[0]!.result.kind, "replayed");
+  assert.equal(new Set(got.map((one) => one.key)).size, 1);
 });
 
 test("a key that the service knows for another request is kept: its first request may have been done", async (t) => {
@@ -116,6 +134,8 @@ test("a key that the service knows for another request is kept: its first reques
   await intent.place(mugs("c"));
   await intent.place(mugs("c"));
   assert.equal(got[0]!.key, got[1]!.key);
+  await assert.rejects(intent.place(mugs("d")), IntentConflictError);
+  assert.deepEqual(await clientOf(baseUrl).client.resumePending(), [], "no page load sends it again");
 });
 
 test("a new name is a new key, and so is a forgotten one", async (t) => {
@@ -187,6 +207,31 @@ test("an intent past its time is neither sent nor given a new key, and loses its
 
   await intent.forget();
   assert.deepEqual(await client.resumePending(), []);
+});
+
+test("what has an outcome is removed once the service has forgotten it", async (t) => {
+  const store = memoryStore();
+  const { got, baseUrl } = await serve(t, created());
+  const { client } = clientOf(baseUrl, { store });
+  await client.orders.intent("a").place(mugs("c"));
+  await client.orders.intent("b").place(mugs("d"));
+  for (const name of ["a", "b"]) await store.update(`["","${name}"]`, (now) => ({ ...now!, expiresAt: Date.now() - 1 }));
+
+  await client.orders.intent("a").place(mugs("c"));
+  assert.notEqual(got[0]!.key, got[2]!.key);
+  await client.resumePending();
+  assert.deepEqual((await store.list()).map((one) => one.name), ["a"]);
+});
+
+test("an outcome that cannot be written is told all the same", async (t) => {
+  const { baseUrl } = await serve(t, created());
+  const memory = memoryStore();
+  let writes = 0;
+  const store: IntentStore = {
+    ...memory,
+    update: (...args) => (++writes === 2 ? Promise.reject(new Error("the disk is full")) : memory.update(...args)),
+  };
+  assert.equal((await clientOf(baseUrl, { store }).client.orders.intent("a").place(mugs("c"))).kind, "created");
 });
 
 test("intents belong to their owner: another one reuses and resumes none of them", async (t) => {

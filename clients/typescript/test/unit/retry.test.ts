@@ -23,6 +23,8 @@ const sentAgain: [string, Act][] = [
   ["a proxy's 502", answer(502, "<html>", { "Content-Type": "text/html" })],
   ["a proxy's 504", answer(504, "<html>", { "Content-Type": "text/html" })],
   ["a proxy's 429", answer(429, "slow down", { "Content-Type": "text/plain" })],
+  ["a gateway's 503 of JSON with a code of its own", answer(503, '{"code":"ServiceUnavailable"}')],
+  ["a success without the thing", answer(201, '{"ok":true}')],
   ["a hotel's page with status 200", answer(200, "<html>Welcome", { "Content-Type": "text/html" })],
   ["a success whose JSON is broken", answer(201, '{"id":')],
   ["a problem of a newer service that can be retried", problem(409, "something_new", true, "keep")],
