@@ -35,9 +35,9 @@ export async function startDev(...args: string[]): Promise<Dev> {
   }
 }
 
-/** startVectors runs the judge of clients/vectors, and resolves to where it listens. */
-export async function startVectors(): Promise<string> {
-  const child = start("vectors", []);
+/** startVectors runs the judge of clients/vectors before a service, and resolves to where it listens. */
+export async function startVectors(dev: Dev): Promise<string> {
+  const child = start("vectors", ["-server", dev.base_url, "-shop-key", dev.keys.acme, "-operator-key", dev.keys.ops]);
   after(() => end(child));
   let text = "";
   for await (const part of child.stdout!) {

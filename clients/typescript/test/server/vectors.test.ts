@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { createClient, IntentConflictError, memoryStore, type IntentResult } from "@orderonce/client";
-import { startVectors } from "./children.js";
+import { startDev, startVectors } from "./children.js";
 
 interface Call {
   intent: string;
@@ -30,7 +30,7 @@ interface Verdict {
 
 type Outcome = { kind: string; code?: string | undefined; replayed?: boolean; order_id?: string };
 
-const control = await startVectors();
+const control = await startVectors(await startDev());
 const ask = async <T>(method: string, path: string, body?: unknown) => {
   const response = await fetch(control + path, { method, body: body === undefined ? null : JSON.stringify(body) });
   const answer = await response.text();
