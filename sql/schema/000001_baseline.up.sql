@@ -186,6 +186,8 @@ CREATE TABLE effects (
 
 -- What is blocked or has ended is not in it, so that a claim costs the same however much of that there is.
 CREATE INDEX effects_due ON effects (destination, tenant_id, due_at) WHERE due_at IS NOT NULL;
+-- Leads the pruning to what ended longest ago.
+CREATE INDEX effects_ended ON effects (ended_at) WHERE ended_at IS NOT NULL AND NOT required;
 -- What people and alarms look at.
 CREATE INDEX effects_in_doubt ON effects (state, id) WHERE state IN ('unknown', 'needs_human');
 

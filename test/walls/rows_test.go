@@ -15,6 +15,8 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+const nobody = "00000000-0000-0000-0000-000000000000"
+
 const (
 	theirName, absentName = "acme-0123456789abcdef", "absent-0123456789abcdef"
 	unfinished            = "-unfinished" // ends the key of a record that has no result yet
@@ -48,7 +50,12 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
-	"order_id": theirID,
+	"after_aggregate": nobody, "after_version": "0", "aggregate_ids": "{" + theirID + "}", "versions": "{1}", "retention": "0",
+
+	"order_id": theirID, "order_ids": "{" + theirID + "}", "destinations": "{payment}", "lanes": `{""}`, "reverts": `{""}`,
+	"InsertEffects.operations": "{authorize}", "event_ids": "{" + theirID + "}", "idempotency_keys": "{" + theirID + "}",
+	"requests": `{"\\x7b7d"}`, "request_hashes": `{"` + `\` + hash + `"}`, "required": "{true}", "states": "{pending}", "due": "{true}",
+	"traceparents": `{""}`,
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -56,7 +63,8 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
-	"InsertTenant.tenant_id": absentID, "order_id": absentID,
+	"InsertTenant.tenant_id": absentID, "order_id": absentID, "aggregate_id": absentID, "aggregate_ids": "{" + absentID + "}",
+	"order_ids": "{" + absentID + "}",
 })
 
 func changed(values, changes map[string]any) map[string]any {
@@ -95,6 +103,11 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
 			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at, dispatched_at)
+			VALUES ('$id', gen_random_uuid(), 'order', '$id', 2, 'orderonce.order.cancelled.v1', '{}', now(), '$expires')`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, created_at, ended_at)
+			VALUES ('$id', gen_random_uuid(), 'log', '', 'write', '$id', '$id', 1, '$id', '\x7b7d', '$hash', false, 'succeeded', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
