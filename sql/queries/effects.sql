@@ -1,7 +1,8 @@
 -- name: HoldLanes :many
 -- All effects of the lanes, held until this transaction ends: the end of one that is open waits for what is decided here,
--- and finds the successor that was made for it; one that was ending is seen as ended. By LATERAL, for a plan that goes
--- by the index whatever the statistics of a young table say.
+-- and finds the successor that was made for it; one that was ending is seen as ended. They are held from predecessor to
+-- successor, as the end of one holds them. By LATERAL, for a plan that goes by the index whatever the statistics of a
+-- young table say.
 --
 -- It names the tenants in the list that it joins with: a batch is of several.
 -- @sqlc-vet-disable names-tenant
@@ -12,7 +13,7 @@ SELECT e.* FROM ROWS FROM (
 CROSS JOIN LATERAL (
     SELECT * FROM effects AS f
     WHERE f.tenant_id = l.tenant_id AND f.order_id = l.order_id AND f.destination = l.destination AND f.lane = l.lane
-    ORDER BY f.operation FOR SHARE
+    ORDER BY f.version, f.id FOR SHARE
 ) AS e;
 
 -- name: InsertEffects :many

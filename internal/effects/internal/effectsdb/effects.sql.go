@@ -19,7 +19,7 @@ SELECT e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event
 CROSS JOIN LATERAL (
     SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects AS f
     WHERE f.tenant_id = l.tenant_id AND f.order_id = l.order_id AND f.destination = l.destination AND f.lane = l.lane
-    ORDER BY f.operation FOR SHARE
+    ORDER BY f.version, f.id FOR SHARE
 ) AS e
 `
 
@@ -31,8 +31,9 @@ type HoldLanesParams struct {
 }
 
 // All effects of the lanes, held until this transaction ends: the end of one that is open waits for what is decided here,
-// and finds the successor that was made for it; one that was ending is seen as ended. By LATERAL, for a plan that goes
-// by the index whatever the statistics of a young table say.
+// and finds the successor that was made for it; one that was ending is seen as ended. They are held from predecessor to
+// successor, as the end of one holds them. By LATERAL, for a plan that goes by the index whatever the statistics of a
+// young table say.
 //
 // It names the tenants in the list that it joins with: a batch is of several.
 // @sqlc-vet-disable names-tenant
