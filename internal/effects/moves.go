@@ -83,11 +83,17 @@ func Resolve(
 	if !slices.Contains(Moves(e), move) {
 		return e, e.doneBefore(entry)
 	}
-	change, err := planMove(ctx, db, e, entry)
-	if err != nil || change == nil {
-		return e, err
+	change, err := plan(e, entry)
+	if err != nil {
+		return Effect{}, err
 	}
-	if row, err = queries.MoveEffect(ctx, db, *change); err != nil {
+	row, err = queries.MoveEffect(ctx, db, change)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && change.IfPaused:
+		return e, nil // it is due
+	case errors.Is(err, pgx.ErrNoRows):
+		return Effect{}, fault.New(fault.EffectNotMovable, "The key may not be sent again: "+keyForgotten+".")
+	case err != nil:
 		return Effect{}, fmt.Errorf("move effect %s: %w", id, err)
 	}
 	moved := effectOf(row)
@@ -134,17 +140,9 @@ func (e Effect) doneBefore(wanted Entry) error {
 	return fault.New(fault.EffectNotMovable, detail)
 }
 
-// planMove is the change that a move means, or nil where it changes nothing.
-func planMove(ctx context.Context, db postgres.DBTX, e Effect, entry Entry) (*effectsdb.MoveEffectParams, error) {
-	now, err := queries.ReadClock(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(entry)
-	if err != nil {
-		return nil, err
-	}
-	change := &effectsdb.MoveEffectParams{TenantID: e.Tenant, ID: e.ID, Entry: text}
+// plan is the change that a move means.
+func plan(e Effect, entry Entry) (effectsdb.MoveEffectParams, error) {
+	change := effectsdb.MoveEffectParams{TenantID: e.Tenant, ID: e.ID, State: string(e.State)}
 	switch entry.Move {
 	case Succeed:
 		change.State = string(Succeeded)
@@ -153,15 +151,13 @@ func planMove(ctx context.Context, db postgres.DBTX, e Effect, entry Entry) (*ef
 	case TakeOver:
 		change.State = string(NeedsHuman)
 	case Resend:
-		if !entry.Absent && !e.resendable(now) {
-			return nil, fault.New(fault.EffectNotMovable, "The key may not be sent again: "+keyForgotten+".")
-		}
-		change.State, change.Due, change.Unsent = string(Pending), true, entry.Absent
+		change.State, change.Due, change.Unsent, change.IfRemembered = string(Pending), true, entry.Absent, !entry.Absent
 	case RetryNow:
-		if !e.DueAt.After(now) {
-			return nil, nil
-		}
-		change.State, change.Due = string(e.State), true
+		change.Due, change.IfPaused = true, true
+	}
+	var err error
+	if change.Entry, err = json.Marshal(entry); err != nil {
+		return change, fmt.Errorf("encode the evidence: %w", err)
 	}
 	return change, nil
 }

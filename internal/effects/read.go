@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -74,30 +73,30 @@ func List(ctx context.Context, db postgres.DBTX, f Filter, before uuid.UUID, siz
 // Replayable is what sending an effect's bytes again would mean.
 type Replayable struct {
 	Effect Effect
-	// KeyValidUntil is Effect's: until then the destination executes the key once. Nil says that it never executed the
-	// key, for certain: never sent, refused to be read, or asked.
-	Remembered bool   // by the database's clock, at the time of the reading
-	Refused    string // why a resend is refused as things stand; empty where it is not
+	// Remembered says that the destination still knows the key: it executes it once. Where Effect.KeyValidUntil is nil,
+	// it never executed the key, for certain.
+	Remembered bool
+	Refused    string // why Resolve would refuse to resend it without being told more; empty where it would not
 }
 
-// Replay reads what List does, and says of each effect whether its key may be sent again. It changes nothing: a resend
+// Replay reads what List does, and says of each effect whether its key may be sent again. It changes nothing: what sends
 // is Resolve with Resend.
 func Replay(ctx context.Context, db postgres.DBTX, f Filter, before uuid.UUID, size int32) (page []Replayable, more bool, err error) {
 	effects, more, err := List(ctx, db, f, before, size)
 	if err != nil {
 		return nil, false, err
 	}
-	now, err := queries.ReadClock(ctx, db)
+	remembered, err := rememberedKeys(ctx, db, effects)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the clock: %w", err)
+		return nil, false, err
 	}
 	page = make([]Replayable, len(effects))
 	for i, e := range effects {
-		page[i] = Replayable{Effect: e, Remembered: e.remembered(now)}
+		page[i] = Replayable{Effect: e, Remembered: remembered[e.ID]}
 		switch {
 		case e.State != NeedsHuman:
-			page[i].Refused = "it is " + string(e.State) + ": only what needs a person is resent by one"
-		case !e.resendable(now):
+			page[i].Refused = "it is " + string(e.State) + ": a person resends what needs one"
+		case e.KeyValidUntil != nil && !remembered[e.ID]:
 			page[i].Refused = keyForgotten
 		}
 	}
@@ -105,15 +104,24 @@ func Replay(ctx context.Context, db postgres.DBTX, f Filter, before uuid.UUID, s
 }
 
 // keyForgotten is why a key is not sent again.
-const keyForgotten = "the destination may have forgotten the key: ask it, and send again only where it is certain that it never executed the key"
+const keyForgotten = "its destination may have forgotten it, so ask there, and say so where it is certain that it was never executed"
 
-// remembered says whether the destination still knows the key of an effect that it may have executed.
-func (e Effect) remembered(now time.Time) bool {
-	return e.KeyValidUntil != nil && now.Before(*e.KeyValidUntil)
+func rememberedKeys(ctx context.Context, db postgres.DBTX, effects []Effect) (map[uuid.UUID]bool, error) {
+	ids, remembered := map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID]bool{}
+	for _, e := range effects {
+		ids[e.Tenant] = append(ids[e.Tenant], e.ID)
+	}
+	for tenant, ids := range ids {
+		found, err := queries.ListRememberedKeys(ctx, db, effectsdb.ListRememberedKeysParams{TenantID: tenant, Ids: ids})
+		if err != nil {
+			return nil, fmt.Errorf("list remembered keys: %w", err)
+		}
+		for _, id := range found {
+			remembered[id] = true
+		}
+	}
+	return remembered, nil
 }
-
-// resendable says whether sending the key again cannot execute it twice, as far as the record says.
-func (e Effect) resendable(now time.Time) bool { return e.KeyValidUntil == nil || e.remembered(now) }
 
 func notFound() error { return fault.New(fault.NotFound, "There is no such effect.") }
 

@@ -65,7 +65,8 @@ WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.id = sqlc.arg(id)
 RETURNING e.*;
 
 -- name: MoveEffect :one
--- Writes what a person decided, and takes the effect away from whoever has it. The caller holds its row.
+-- Writes what a person decided, and takes the effect away from whoever has it. The caller holds its row. No row: its key
+-- may be forgotten, where it must not be; or it is due already, where there is a pause to end.
 UPDATE effects AS e SET
     state = sqlc.arg(state)::effect_state, owner = NULL, attempt_token = e.attempt_token + 1,
     due_at = CASE WHEN sqlc.arg(due)::boolean THEN now() END,
@@ -75,16 +76,18 @@ UPDATE effects AS e SET
     evidence = (CASE WHEN jsonb_array_length(e.evidence) >= 64 THEN e.evidence - 1 ELSE e.evidence END) || jsonb_build_array(
         jsonb_build_object('at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) || sqlc.arg(entry)::jsonb)
 WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.id = sqlc.arg(id)
+    AND (NOT sqlc.arg(if_remembered)::boolean OR e.key_valid_until IS NULL OR clock_timestamp() < e.key_valid_until)
+    AND (NOT sqlc.arg(if_paused)::boolean OR e.due_at > clock_timestamp())
 RETURNING e.*;
 
 -- name: LockEffect :one
 -- Holds the effect for a person's move.
 SELECT * FROM effects WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id) FOR UPDATE;
 
--- name: ReadClock :one
--- The time that keys are judged by. It reads no table, and so names no tenant.
--- @sqlc-vet-disable names-tenant
-SELECT clock_timestamp()::timestamptz AS now;
+-- name: ListRememberedKeys :many
+-- Which of the effects have a key that their destination still knows, by the database's clock.
+SELECT id FROM effects
+WHERE tenant_id = sqlc.arg(tenant_id) AND id = ANY(sqlc.arg(ids)::uuid[]) AND clock_timestamp() < key_valid_until;
 
 -- name: DeferLane :exec
 -- Lets up to 1000 due effects of a lane wait, each for up to twice the pause, and takes none.

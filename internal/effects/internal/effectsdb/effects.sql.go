@@ -328,6 +328,37 @@ func (q *Queries) ListEffectsOfOrder(ctx context.Context, db DBTX, arg ListEffec
 	return items, nil
 }
 
+const listRememberedKeys = `-- name: ListRememberedKeys :many
+SELECT id FROM effects
+WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND clock_timestamp() < key_valid_until
+`
+
+type ListRememberedKeysParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+}
+
+// Which of the effects have a key that their destination still knows, by the database's clock.
+func (q *Queries) ListRememberedKeys(ctx context.Context, db DBTX, arg ListRememberedKeysParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, listRememberedKeys, arg.TenantID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockEffect = `-- name: LockEffect :one
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
@@ -381,19 +412,24 @@ UPDATE effects AS e SET
     evidence = (CASE WHEN jsonb_array_length(e.evidence) >= 64 THEN e.evidence - 1 ELSE e.evidence END) || jsonb_build_array(
         jsonb_build_object('at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) || $4::jsonb)
 WHERE e.tenant_id = $5 AND e.id = $6
+    AND (NOT $7::boolean OR e.key_valid_until IS NULL OR clock_timestamp() < e.key_valid_until)
+    AND (NOT $8::boolean OR e.due_at > clock_timestamp())
 RETURNING e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at
 `
 
 type MoveEffectParams struct {
-	State    string
-	Due      bool
-	Unsent   bool
-	Entry    json.RawMessage
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	State        string
+	Due          bool
+	Unsent       bool
+	Entry        json.RawMessage
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	IfRemembered bool
+	IfPaused     bool
 }
 
-// Writes what a person decided, and takes the effect away from whoever has it. The caller holds its row.
+// Writes what a person decided, and takes the effect away from whoever has it. The caller holds its row. No row: its key
+// may be forgotten, where it must not be; or it is due already, where there is a pause to end.
 func (q *Queries) MoveEffect(ctx context.Context, db DBTX, arg MoveEffectParams) (Effect, error) {
 	row := db.QueryRow(ctx, moveEffect,
 		arg.State,
@@ -402,6 +438,8 @@ func (q *Queries) MoveEffect(ctx context.Context, db DBTX, arg MoveEffectParams)
 		arg.Entry,
 		arg.TenantID,
 		arg.ID,
+		arg.IfRemembered,
+		arg.IfPaused,
 	)
 	var i Effect
 	err := row.Scan(
@@ -432,19 +470,6 @@ func (q *Queries) MoveEffect(ctx context.Context, db DBTX, arg MoveEffectParams)
 		&i.EndedAt,
 	)
 	return i, err
-}
-
-const readClock = `-- name: ReadClock :one
-SELECT clock_timestamp()::timestamptz AS now
-`
-
-// The time that keys are judged by. It reads no table, and so names no tenant.
-// @sqlc-vet-disable names-tenant
-func (q *Queries) ReadClock(ctx context.Context, db DBTX) (time.Time, error) {
-	row := db.QueryRow(ctx, readClock)
-	var now time.Time
-	err := row.Scan(&now)
-	return now, err
 }
 
 const readEffect = `-- name: ReadEffect :one
