@@ -152,8 +152,10 @@ func TestKeyDerivationIsPinned(t *testing.T) {
 	seen := map[uuid.UUID]bool{}
 	for _, tenant := range []uuid.UUID{tenant, order} {
 		for _, i := range []effects.Identity{
-			{Order: order, Destination: "a", Lane: "b", Operation: "c"}, {Order: order, Destination: "ab", Lane: "", Operation: "c"},
-			{Order: order, Destination: "a", Lane: "", Operation: "bc"}, {Order: tenant, Destination: "a", Lane: "b", Operation: "c"},
+			{Order: order, Destination: "a", Lane: "b", Operation: "c"},
+			{Order: order, Destination: "ab", Lane: "", Operation: "c"},
+			{Order: order, Destination: "a", Lane: "", Operation: "bc"},
+			{Order: tenant, Destination: "a", Lane: "b", Operation: "c"},
 		} {
 			seen[effects.KeyOf(i, tenant)] = true
 		}
