@@ -18,7 +18,7 @@ type insert struct {
 	known []uuid.UUID // those that were decided by what their lane held, so that they must be new
 }
 
-func (i *insert) add(a ask, state State, due bool) error {
+func (i *insert) add(a planned, state State, due bool) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("effect id: %w", err)
@@ -50,6 +50,7 @@ func (i *insert) write(ctx context.Context, tx *postgres.Tx, db postgres.DBTX) e
 	if len(i.Ids) == 0 {
 		return nil
 	}
+	i.NothingToUndo = NothingToUndo
 	made, err := queries.InsertEffects(ctx, db, i.InsertEffectsParams)
 	if err != nil {
 		return fmt.Errorf("make effects: %w", err)

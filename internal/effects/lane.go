@@ -10,8 +10,6 @@ import (
 	"orderonce/internal/postgres"
 )
 
-var queries = effectsdb.New()
-
 // laneKey is what a destination keeps in order.
 type laneKey struct {
 	tenant, order     uuid.UUID
@@ -39,7 +37,7 @@ func (l *lane) operation(name string) (e *Effect, exists bool) {
 
 // begin says how a new effect of the lane begins, and whether it is due at once. An empty state makes none. The one
 // that waits becomes due with the end of its predecessor.
-func (l *lane) begin(a ask) (begins State, due bool) {
+func (l *lane) begin(a planned) (begins State, due bool) {
 	if a.Reverts != nil {
 		reverted, exists := l.operation(*a.Reverts)
 		if !exists {
@@ -66,10 +64,10 @@ func (l *lane) with(operation string, state State) *lane {
 }
 
 // holdLanes reads the lanes that have to be known, and holds their effects.
-func holdLanes(ctx context.Context, db postgres.DBTX, asked []ask) (map[laneKey]*lane, error) {
+func holdLanes(ctx context.Context, db postgres.DBTX, all []planned) (map[laneKey]*lane, error) {
 	var keys effectsdb.HoldLanesParams
 	var last laneKey // the calls of a lane are side by side
-	for _, a := range asked {
+	for _, a := range all {
 		if key := a.laneKey(); a.known() && key != last {
 			last = key
 			keys.TenantIds = append(keys.TenantIds, a.Tenant)
@@ -98,15 +96,4 @@ func holdLanes(ctx context.Context, db postgres.DBTX, asked []ask) (map[laneKey]
 		l.open = l.open || e.EndedAt == nil
 	}
 	return lanes, nil
-}
-
-func effectOf(row effectsdb.Effect) Effect {
-	return Effect{
-		Tenant: row.TenantID, ID: row.ID,
-		Identity: Identity{Order: row.OrderID, Destination: row.Destination, Lane: row.Lane, Operation: row.Operation},
-		Reverts:  row.Reverts, Event: row.EventID, Version: row.Version, Key: row.IdempotencyKey, Request: row.Request,
-		Required: row.Required, State: State(row.State), Attempts: row.Attempts, Token: row.AttemptToken, DueAt: row.DueAt,
-		Owner: row.Owner, FirstSentAt: row.FirstSentAt, KeyValidUntil: row.KeyValidUntil, LastError: row.LastError,
-		Evidence: row.Evidence, Traceparent: row.Traceparent, CreatedAt: row.CreatedAt, EndedAt: row.EndedAt,
-	}
 }

@@ -14,11 +14,11 @@ import (
 	"orderonce/internal/postgres"
 )
 
-// Ended is told of an effect that has just succeeded or failed, in the transaction that says so.
-type Ended func(ctx context.Context, tx *postgres.Tx, e Effect) error
-
 // effectKind is what those who wait for effects to send watch the commits of their process for.
 var effectKind = &postgres.Kind{Name: "effect"}
+
+// Watch lets commits of a pool of this process that make effects wake the worker.
+func (w *Worker) Watch(db *postgres.DB) { db.OnCommit(effectKind, w.Wake) }
 
 // Planner makes effects of events. The identity of an effect is the inbox of its destination: an event that comes
 // twice, in whatever process, makes nothing.
@@ -41,7 +41,7 @@ func (p *Planner) FanOut(ctx context.Context, tx *postgres.Tx, events []outbox.R
 	if err != nil {
 		return err
 	}
-	var asked []ask
+	var all []planned
 	for i := range p.destinations {
 		d := &p.destinations[i]
 		calls, err := d.Plan(ctx, db, events)
@@ -49,10 +49,10 @@ func (p *Planner) FanOut(ctx context.Context, tx *postgres.Tx, events []outbox.R
 			return fmt.Errorf("plan for %s: %w", d.Name, err)
 		}
 		for _, call := range calls {
-			asked = append(asked, ask{call, d})
+			all = append(all, planned{call, d})
 		}
 	}
-	return p.make(ctx, tx, asked)
+	return p.make(ctx, tx, all)
 }
 
 // Ask makes effects for somebody other than an event: an import that reserves before it places the order. It waits
@@ -62,39 +62,39 @@ func (p *Planner) Ask(ctx context.Context, tx *postgres.Tx, destination string, 
 	if i < 0 {
 		return fmt.Errorf("there is no destination %q", destination)
 	}
-	asked := make([]ask, len(calls))
+	all := make([]planned, len(calls))
 	for j, call := range calls {
-		asked[j] = ask{call, &p.destinations[i]}
+		all[j] = planned{call, &p.destinations[i]}
 	}
-	return p.make(ctx, tx, asked)
+	return p.make(ctx, tx, all)
 }
 
-// ask is a call to its destination.
-type ask struct {
+// planned is a call with its destination.
+type planned struct {
 	Call
 	to *Destination
 }
 
-func (a ask) identity() Identity {
+func (a planned) identity() Identity {
 	return Identity{Order: a.Order, Destination: a.to.Name, Lane: a.Lane, Operation: a.Operation}
 }
 
-func (a ask) laneKey() laneKey {
+func (a planned) laneKey() laneKey {
 	return laneKey{tenant: a.Tenant, order: a.Order, destination: a.to.Name, lane: a.Lane}
 }
 
 // known says whether the effects of the call's lane have to be known before it is made.
-func (a ask) known() bool { return a.to.Ordered || a.Required || a.Reverts != nil }
+func (a planned) known() bool { return a.to.Ordered || a.Required || a.Reverts != nil }
 
 // errMeanwhile ends a transaction that decided by what another one has changed since. Run again it sees the change.
 var errMeanwhile = errors.New("an effect was made at the same time")
 
-func (p *Planner) make(ctx context.Context, tx *postgres.Tx, asked []ask) error {
-	if len(asked) == 0 {
+func (p *Planner) make(ctx context.Context, tx *postgres.Tx, all []planned) error {
+	if len(all) == 0 {
 		return nil
 	}
 	// One order for all transactions, so that two that make the same effects do not wait for each other in a circle.
-	slices.SortStableFunc(asked, func(a, b ask) int {
+	slices.SortStableFunc(all, func(a, b planned) int {
 		return cmp.Or(bytes.Compare(a.Order[:], b.Order[:]), cmp.Compare(a.to.Name, b.to.Name), cmp.Compare(a.Lane, b.Lane),
 			cmp.Compare(a.Version, b.Version))
 	})
@@ -102,14 +102,14 @@ func (p *Planner) make(ctx context.Context, tx *postgres.Tx, asked []ask) error 
 	if err != nil {
 		return err
 	}
-	lanes, err := holdLanes(ctx, db, asked)
+	lanes, err := holdLanes(ctx, db, all)
 	if err != nil {
 		return err
 	}
 	var rows insert
 	settled := map[orderKey]*Effect{} // a required effect of each order that was there, and had ended
 	waiting := map[orderKey]bool{}    // orders with a required effect that begins here
-	for _, a := range asked {
+	for _, a := range all {
 		there := lanes[a.laneKey()]
 		if e, exists := there.operation(a.Operation); exists {
 			if e != nil && e.Required && (e.State == Succeeded || e.State == Failed) {
