@@ -98,6 +98,8 @@ func (w *world) tenant(id, name, expires string) {
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
+		`reconciliation_findings (tenant_id, id, destination, kind, idempotency_key, order_id, operation, details, found_at)
+			VALUES ('$id', '$id', 'payment', 'success_denied', '$id', '$id', 'authorize', '{}', now())`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,
