@@ -62,20 +62,20 @@ func clean(detail string) string {
 }
 
 // counters are what a worker has done since it began.
-type counters struct{ taken, sent, asked, ended, needsHuman, putBack, fenced, unwritten atomic.Int64 }
+type counters struct{ looks, taken, sent, asked, ended, needsHuman, putBack, fenced, unwritten atomic.Int64 }
 
 // Counts are a worker's counters at one moment.
 type Counts struct {
-	Taken, Sent, Asked, Ended, NeedsHuman, PutBack int64
-	Fenced                                         int64 // outcomes that came after the lease was lost
-	Unwritten                                      int64 // outcomes that the database could not be told of
+	Looks, Taken, Sent, Asked, Ended, NeedsHuman, PutBack int64
+	Fenced                                                int64 // outcomes that came after the lease was lost
+	Unwritten                                             int64 // outcomes that the database could not be told of
 }
 
 // Counts are what the worker has done since it began.
 func (w *Worker) Counts() Counts {
 	c := &w.counts
 	return Counts{
-		Taken: c.taken.Load(), Sent: c.sent.Load(), Asked: c.asked.Load(), Ended: c.ended.Load(), NeedsHuman: c.needsHuman.Load(),
+		Looks: c.looks.Load(), Taken: c.taken.Load(), Sent: c.sent.Load(), Asked: c.asked.Load(), Ended: c.ended.Load(), NeedsHuman: c.needsHuman.Load(),
 		PutBack: c.putBack.Load(), Fenced: c.fenced.Load(), Unwritten: c.unwritten.Load(),
 	}
 }

@@ -15,6 +15,14 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+// Three more effects: one of each tenant, of the same id, that waits for another; and two that the victim alone has, one
+// in doubt and one that has succeeded.
+const (
+	blockedID   = "0193b1f0-0000-7000-8000-00000000000e"
+	doubtfulID  = "0193b1f0-0000-7000-8000-00000000000f"
+	succeededID = "0193b1f0-0000-7000-8000-000000000010"
+)
+
 const (
 	theirName, absentName = "acme-0123456789abcdef", "absent-0123456789abcdef"
 	unfinished            = "-unfinished" // ends the key of a record that has no result yet
@@ -37,7 +45,7 @@ var theirs = map[string]any{
 	"response_status": "201", "response_headers": "{}", "response_body": `\x7b7d`, "resource_type": "order", "resource_id": theirID,
 	"completed_at": "2026-01-01Z", "expires_at": "2026-01-02Z",
 	"principal_ids": "{" + theirID + "}", "operations": "{createOrder}", "keys": "{" + theirName + "}",
-	"batch": "10", "most": "10",
+	"batch": "10",
 
 	"checkout_id": theirName, "client_order_id": theirName, "customer_id": "customer-1", "currency": "EUR", "status": "cancelled",
 	"items": "[]", "subtotal_minor": "100", "discount_minor": "0", "total_minor": "100", "shipping_address_id": "address-1",
@@ -48,7 +56,16 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
-	"order_id": theirID,
+	"order_id": theirID, "destination": "payment", "lane": "", "after_tenant": "00000000-0000-0000-0000-000000000000", "most": "10",
+	"owner": "worker-1", "lease": "60000000", "retention": "60000000", "pause": "60000000", "attempts_back": "0", "unsent": "false",
+	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
+	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
+	"ReadEffectState.operation": "authorize",
+	"back": "60000000", "forced": "true", "at": "2026-01-01Z", "listed_until": "2026-01-01Z", "ended_until": "2026-01-01Z",
+	"order_ids": "{" + theirID + "}", "ListEffectsOfOperations.operations": "{authorize}",
+	"since": "2026-01-01Z", "until": "2200-01-01Z", "after_end": "2020-01-01Z", "after_id": "00000000-0000-0000-0000-000000000000",
+	"InsertFinding.kind": "executed_twice", "InsertFinding.id": absentID,
+	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -56,7 +73,8 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
-	"InsertTenant.tenant_id": absentID, "order_id": absentID,
+	"InsertTenant.tenant_id": absentID, "order_id": absentID, "ActivateEffect.id": absentID,
+	"ListRememberedKeys.ids": "{" + absentID + "}", "ListEffects.order_id": absentID,
 })
 
 func changed(values, changes map[string]any) map[string]any {
@@ -72,6 +90,7 @@ func (w *world) fill() {
 	w.tenant(victim, theirName, "2026-01-02Z")
 	w.tenant(intruder, "globex-0123456789abcdef", "2200-01-01Z")
 	w.tenant(third, "initech-0123456789abcdef", "2200-01-01Z")
+	w.exec("INSERT INTO reconciliation_looks VALUES ('payment', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z')")
 	for _, table := range w.strings(tablesOfTenants) {
 		if n := w.strings("SELECT count(DISTINCT tenant_id)::text FROM " + table); n[0] != "3" {
 			w.t.Fatalf("%s has rows of %s tenants: let (*world).tenant write one of each", table, n[0])
@@ -98,8 +117,20 @@ func (w *world) tenant(id, name, expires string) {
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
-		`reconciliation_findings (tenant_id, id, destination, kind, idempotency_key, order_id, operation, details, found_at)
-			VALUES ('$id', '$id', 'payment', 'success_denied', '$id', '$id', 'authorize', '{}', now())`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, created_at)
+			VALUES ('$id', '` + blockedID + `', 'payment', 'blocked', 'void', '$id', '$id', 2, '$id', '\x7b7d', '$hash', false, 'pending', now())`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, key_valid_until, created_at)
+			SELECT '$id', '` + doubtfulID + `', 'payment', 'doubt', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true,
+				'needs_human', '2200-01-01Z', now() WHERE '$id' = '` + victim + `'`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, first_sent_at, created_at, ended_at)
+			SELECT '$id', '` + succeededID + `', 'payment', 'done', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true,
+				'succeeded', '2026-01-01Z', '2026-01-01Z', '2026-01-02Z' WHERE '$id' = '` + victim + `'`,
+		`reconciliation_findings (tenant_id, id, destination, kind, idempotency_key, order_id, operation, details, found_at, cleared_at)
+			VALUES ('$id', '$id', 'payment', 'success_denied', '$id', '$id', 'authorize', '{}', now(),
+				CASE WHEN '$id' <> '` + victim + `' THEN now() END)`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,
