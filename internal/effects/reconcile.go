@@ -139,9 +139,10 @@ func (l *look) claim(ctx context.Context, forced bool) (from effectsdb.ClaimLook
 // advance says how far the look has come. pause is how long others leave the destination alone.
 func (l *look) advance(ctx context.Context, listed, ended time.Time, pause time.Duration) error {
 	return l.inTx(ctx, func(ctx context.Context, db postgres.DBTX) error {
-		return queries.AdvanceLook(ctx, db, effectsdb.AdvanceLookParams{
+		_, err := queries.AdvanceLook(ctx, db, effectsdb.AdvanceLookParams{
 			Destination: l.d.Name, ListedUntil: listed, EndedUntil: ended, Pause: pause.Microseconds(),
 		})
+		return err
 	})
 }
 

@@ -10,15 +10,16 @@ VALUES (sqlc.arg(destination), now() - sqlc.arg(back)::bigint * interval '1 micr
 ON CONFLICT (destination) DO UPDATE SET next_at = excluded.next_at WHERE l.next_at <= now() OR sqlc.arg(forced)::boolean
 RETURNING l.listed_until, l.ended_until, now()::timestamptz AS at;
 
--- name: AdvanceLook :exec
--- Says how far a look has come, which never goes back, and keeps others from looking meanwhile.
+-- name: AdvanceLook :one
+-- Says how far a look has come, which never goes back, and keeps others from looking until the time that it returns.
 --
 -- A destination's look is of no tenant.
 -- @sqlc-vet-disable names-tenant
 UPDATE reconciliation_looks SET
     listed_until = greatest(listed_until, sqlc.arg(listed_until)), ended_until = greatest(ended_until, sqlc.arg(ended_until)),
     next_at = now() + sqlc.arg(pause)::bigint * interval '1 microsecond'
-WHERE destination = sqlc.arg(destination);
+WHERE destination = sqlc.arg(destination)
+RETURNING next_at;
 
 -- name: ListEffectsOfOperations :many
 -- The effects of a destination that ask for the same operations of the same orders. By LATERAL, for a plan that goes by

@@ -13,11 +13,12 @@ import (
 	"github.com/google/uuid"
 )
 
-const advanceLook = `-- name: AdvanceLook :exec
+const advanceLook = `-- name: AdvanceLook :one
 UPDATE reconciliation_looks SET
     listed_until = greatest(listed_until, $1), ended_until = greatest(ended_until, $2),
     next_at = now() + $3::bigint * interval '1 microsecond'
 WHERE destination = $4
+RETURNING next_at
 `
 
 type AdvanceLookParams struct {
@@ -27,18 +28,20 @@ type AdvanceLookParams struct {
 	Destination string
 }
 
-// Says how far a look has come, which never goes back, and keeps others from looking meanwhile.
+// Says how far a look has come, which never goes back, and keeps others from looking until the time that it returns.
 //
 // A destination's look is of no tenant.
 // @sqlc-vet-disable names-tenant
-func (q *Queries) AdvanceLook(ctx context.Context, db DBTX, arg AdvanceLookParams) error {
-	_, err := db.Exec(ctx, advanceLook,
+func (q *Queries) AdvanceLook(ctx context.Context, db DBTX, arg AdvanceLookParams) (time.Time, error) {
+	row := db.QueryRow(ctx, advanceLook,
 		arg.ListedUntil,
 		arg.EndedUntil,
 		arg.Pause,
 		arg.Destination,
 	)
-	return err
+	var next_at time.Time
+	err := row.Scan(&next_at)
+	return next_at, err
 }
 
 const claimLook = `-- name: ClaimLook :one
