@@ -41,8 +41,9 @@ func (e Effect) Entries() (entries []Entry, err error) {
 const longestDetail = 500
 
 var (
-	urlSecrets = regexp.MustCompile(`(://)[^\s/?#"]*@|\?[^\s"]*`)
-	bearers    = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+`)
+	users   = regexp.MustCompile(`(://)[^\s/?#"]*@`)
+	queried = regexp.MustCompile(`(://[^\s"?]*)\?[^\s"]*`)
+	headers = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+`)
 )
 
 // clean makes of a destination's words what may be stored and logged: short, of one line, without what an address or a
@@ -54,7 +55,8 @@ func clean(detail string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(detail, "?"))
-	detail = bearers.ReplaceAllString(urlSecrets.ReplaceAllString(detail, "$1"), "$1 …")
+	detail = queried.ReplaceAllString(users.ReplaceAllString(detail, "$1"), "$1")
+	detail = headers.ReplaceAllString(detail, "$1 …")
 	if runes := []rune(detail); len(runes) > longestDetail {
 		detail = string(runes[:longestDetail-1]) + "…"
 	}
