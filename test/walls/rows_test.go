@@ -15,6 +15,8 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
+
 const (
 	theirName, absentName = "acme-0123456789abcdef", "absent-0123456789abcdef"
 	unfinished            = "-unfinished" // ends the key of a record that has no result yet
@@ -49,6 +51,9 @@ var theirs = map[string]any{
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
 	"order_id": theirID,
+
+	"url": "https://hooks.example/", "event_types": "{}", "subscription_id": theirID, "ended_at": "2026-06-01Z",
+	"secret": hash, "EndSecrets.ends_at": "2025-06-01Z", "EnableSubscription.id": theirOther, "InsertSecret.id": absentID,
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -98,6 +103,12 @@ func (w *world) tenant(id, name, expires string) {
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
+		`webhook_subscriptions (tenant_id, id, name, url, event_types, failing_since, created_at)
+			VALUES ('$id', '$id', '$name', 'https://hooks.example/', '{}', now(), now())`,
+		`webhook_subscriptions (tenant_id, id, name, url, event_types, active, disabled_reason, created_at)
+			VALUES ('$id', '$other', '$name-off', 'https://hooks.example/', '{}', false, 'gone', now())`,
+		`webhook_secrets (tenant_id, id, subscription_id, secret, created_at, expires_at)
+			VALUES ('$id', '$id', '$id', '$hash', now(), '$expires')`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,
@@ -105,6 +116,6 @@ func (w *world) tenant(id, name, expires string) {
 				fingerprint_version, field_digests, api_version, created_at)
 			VALUES ('$id', '$id', 'createOrder', '$name` + unfinished + `', '$hash', 1, '\x00', '2026-11-01', now())`,
 	} {
-		w.exec("INSERT INTO " + strings.NewReplacer("$id", id, "$name", name, "$hash", hash, "$expires", expires).Replace(row))
+		w.exec("INSERT INTO " + strings.NewReplacer("$id", id, "$name", name, "$hash", hash, "$expires", expires, "$other", theirOther).Replace(row))
 	}
 }
