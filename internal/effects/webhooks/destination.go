@@ -22,10 +22,6 @@ const (
 	// Name is the destination's.
 	Name = "webhooks"
 
-	// Retention is how long a receiver has to remember the webhook-ids that it has processed; docs/delivery.md says so to
-	// them. A delivery that may have been received is not sent again past it.
-	Retention = 7 * 24 * time.Hour
-
 	// GiveUp is how long a receiver may not be reached before its subscription is disabled.
 	GiveUp = 5 * 24 * time.Hour
 
@@ -66,7 +62,7 @@ func (d *Deliveries) Close() { d.client.CloseIdleConnections() }
 // have processed by its webhook-id.
 func (d *Deliveries) Destination() effects.Destination {
 	return effects.Destination{
-		Name: Name, Capability: effects.Idempotent, Retention: Retention, Ordered: true,
+		Name: Name, Capability: effects.Idempotent, Retention: cloudevents.Remembered, Ordered: true,
 		Concurrency: d.config.Concurrency, Timeout: d.config.Timeout + 2*bookkeeping,
 		Plan: d.plan, Send: d.send,
 	}
@@ -77,7 +73,7 @@ func (d *Deliveries) Destination() effects.Destination {
 func (d *Deliveries) plan(ctx context.Context, db postgres.DBTX, events []outbox.Recorded) ([]effects.Call, error) {
 	var tenants []uuid.UUID
 	for _, event := range events {
-		if isOrders(event) && !slices.Contains(tenants, event.Tenant) {
+		if cloudevents.Orders(event) && !slices.Contains(tenants, event.Tenant) {
 			tenants = append(tenants, event.Tenant)
 		}
 	}
@@ -94,7 +90,7 @@ func (d *Deliveries) plan(ctx context.Context, db postgres.DBTX, events []outbox
 	}
 	var calls []effects.Call
 	for _, event := range events {
-		if !isOrders(event) {
+		if !cloudevents.Orders(event) {
 			continue
 		}
 		var body []byte
@@ -115,8 +111,6 @@ func (d *Deliveries) plan(ctx context.Context, db postgres.DBTX, events []outbox
 	}
 	return calls, nil
 }
-
-func isOrders(event outbox.Recorded) bool { return event.AggregateType == "order" }
 
 // send makes one delivery. No transaction is open while it does: what it needs is read before, and what it learns of
 // the receiver is written after, in units of their own.
