@@ -37,6 +37,7 @@ const (
 	NameTaken
 	NotActive
 	LimitReached
+	EffectNotMovable
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -72,6 +73,7 @@ var names = [kinds]string{
 	NameTaken:              "name_taken",
 	NotActive:              "not_active",
 	LimitReached:           "limit_reached",
+	EffectNotMovable:       "effect_not_movable",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -105,7 +107,7 @@ func (k Kind) String() string {
 func (k Kind) Rejection() bool {
 	switch k {
 	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, LimitReached,
-		CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
+		EffectNotMovable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,

@@ -16,6 +16,10 @@ const (
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
 const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
+const nobody = "00000000-0000-0000-0000-000000000000"
+
+// Two more effects: one of each tenant, of the same id, that waits for another; and one that the victim alone has in doubt.
+const blockedID, doubtfulID = "0193b1f0-0000-7000-8000-00000000000e", "0193b1f0-0000-7000-8000-00000000000f"
 
 const (
 	theirName, absentName = "acme-0123456789abcdef", "absent-0123456789abcdef"
@@ -39,7 +43,7 @@ var theirs = map[string]any{
 	"response_status": "201", "response_headers": "{}", "response_body": `\x7b7d`, "resource_type": "order", "resource_id": theirID,
 	"completed_at": "2026-01-01Z", "expires_at": "2026-01-02Z",
 	"principal_ids": "{" + theirID + "}", "operations": "{createOrder}", "keys": "{" + theirName + "}",
-	"batch": "10", "most": "10",
+	"batch": "10",
 
 	"checkout_id": theirName, "client_order_id": theirName, "customer_id": "customer-1", "currency": "EUR", "status": "cancelled",
 	"items": "[]", "subtotal_minor": "100", "discount_minor": "0", "total_minor": "100", "shipping_address_id": "address-1",
@@ -50,10 +54,21 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
-	"order_id": theirID,
-
 	"url": "https://hooks.example/", "event_types": "{}", "subscription_id": theirID, "ended_at": "2026-06-01Z",
 	"secret": hash, "EndSecrets.ends_at": "2025-06-01Z", "EnableSubscription.id": theirOther, "InsertSecret.id": absentID,
+	"after_aggregate": nobody, "after_version": "0", "aggregate_ids": "{" + theirID + "}", "versions": "{1}",
+	"PruneEvents.retention": "0", "PruneEffects.retention": "0",
+
+	"order_ids": "{" + theirID + "}", "destinations": "{payment}", "lanes": `{""}`, "reverts": `{""}`,
+	"InsertEffects.operations": "{authorize}", "event_ids": "{" + theirID + "}", "idempotency_keys": "{" + theirID + "}",
+	"requests": `{"\\x7b7d"}`, "request_hashes": `{"` + `\` + hash + `"}`, "required": "{true}", "states": "{pending}",
+	"InsertEffects.due": "{true}", "traceparents": `{""}`, "nothing_to_undo": "nothing to undo",
+	"order_id": theirID, "destination": "payment", "lane": "", "after_tenant": nobody, "most": "10",
+	"owner": "worker-1", "lease": "60000000", "retention": "60000000", "pause": "60000000", "attempts_back": "0", "unsent": "false",
+	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
+	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
+	"ReadEffectState.operation": "authorize",
+	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -61,7 +76,9 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
-	"InsertTenant.tenant_id": absentID, "order_id": absentID,
+	"InsertTenant.tenant_id": absentID, "order_id": absentID, "aggregate_id": absentID, "aggregate_ids": "{" + absentID + "}",
+	"order_ids": "{" + absentID + "}", "ActivateEffect.id": absentID,
+	"ListRememberedKeys.ids": "{" + absentID + "}", "ListEffects.order_id": absentID,
 })
 
 func changed(values, changes map[string]any) map[string]any {
@@ -100,6 +117,11 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
 			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at, dispatched_at)
+			VALUES ('$id', gen_random_uuid(), 'order', '$id', 2, 'orderonce.order.cancelled.v1', '{}', now(), '$expires')`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, created_at, ended_at)
+			VALUES ('$id', gen_random_uuid(), 'log', '', 'write', '$id', '$id', 1, '$id', '\x7b7d', '$hash', false, 'succeeded', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
@@ -109,6 +131,13 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$other', '$name-off', 'https://hooks.example/', '{}', false, 'gone', now())`,
 		`webhook_secrets (tenant_id, id, subscription_id, secret, created_at, expires_at)
 			VALUES ('$id', '$id', '$id', '$hash', now(), '$expires')`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, created_at)
+			VALUES ('$id', '` + blockedID + `', 'payment', 'blocked', 'void', '$id', '$id', 2, '$id', '\x7b7d', '$hash', false, 'pending', now())`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, key_valid_until, created_at)
+			SELECT '$id', '` + doubtfulID + `', 'payment', 'doubt', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true,
+				'needs_human', '2200-01-01Z', now() WHERE '$id' = '` + victim + `'`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,
