@@ -41,8 +41,9 @@ func (e Effect) Entries() (entries []Entry, err error) {
 const longestDetail = 500
 
 var (
-	urlSecrets = regexp.MustCompile(`(://)[^\s/?#"]*@|\?[^\s"]*`)
-	bearers    = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+`)
+	users   = regexp.MustCompile(`(://)[^\s/?#"]*@`)
+	queried = regexp.MustCompile(`(://[^\s"?]*)\?[^\s"]*`)
+	headers = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+`)
 )
 
 // clean makes of a destination's words what may be stored and logged: short, of one line, without what an address or a
@@ -54,7 +55,8 @@ func clean(detail string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(detail, "?"))
-	detail = bearers.ReplaceAllString(urlSecrets.ReplaceAllString(detail, "$1"), "$1 …")
+	detail = queried.ReplaceAllString(users.ReplaceAllString(detail, "$1"), "$1")
+	detail = headers.ReplaceAllString(detail, "$1 …")
 	if runes := []rune(detail); len(runes) > longestDetail {
 		detail = string(runes[:longestDetail-1]) + "…"
 	}
@@ -62,20 +64,20 @@ func clean(detail string) string {
 }
 
 // counters are what a worker has done since it began.
-type counters struct{ taken, sent, asked, ended, needsHuman, putBack, fenced, unwritten atomic.Int64 }
+type counters struct{ looks, taken, sent, asked, ended, needsHuman, putBack, fenced, unwritten atomic.Int64 }
 
 // Counts are a worker's counters at one moment.
 type Counts struct {
-	Taken, Sent, Asked, Ended, NeedsHuman, PutBack int64
-	Fenced                                         int64 // outcomes that came after the lease was lost
-	Unwritten                                      int64 // outcomes that the database could not be told of
+	Looks, Taken, Sent, Asked, Ended, NeedsHuman, PutBack int64
+	Fenced                                                int64 // outcomes that came after the lease was lost
+	Unwritten                                             int64 // outcomes that the database could not be told of
 }
 
 // Counts are what the worker has done since it began.
 func (w *Worker) Counts() Counts {
 	c := &w.counts
 	return Counts{
-		Taken: c.taken.Load(), Sent: c.sent.Load(), Asked: c.asked.Load(), Ended: c.ended.Load(), NeedsHuman: c.needsHuman.Load(),
+		Looks: c.looks.Load(), Taken: c.taken.Load(), Sent: c.sent.Load(), Asked: c.asked.Load(), Ended: c.ended.Load(), NeedsHuman: c.needsHuman.Load(),
 		PutBack: c.putBack.Load(), Fenced: c.fenced.Load(), Unwritten: c.unwritten.Load(),
 	}
 }

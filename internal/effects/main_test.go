@@ -3,20 +3,18 @@ package effects_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"orderonce/internal/effects"
@@ -281,10 +279,8 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 func (o *outside) seen() []arrival {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return bytes2(o.arrivals)
+	return slices.Clone(o.arrivals)
 }
-
-func bytes2(a []arrival) []arrival { return append([]arrival(nil), a...) }
 
 // mostExecuted is the largest number of executions of one key.
 func (o *outside) mostExecuted() (most int) {
@@ -331,8 +327,6 @@ func (o *outside) destination(name string, capability effects.Capability) effect
 }
 
 func verdict(answer *http.Response, err error) effects.Result {
-	var dial interface{ Timeout() bool }
-	_ = dial
 	if err != nil {
 		return effects.Result{Verdict: effects.Ambiguous, Detail: err.Error()}
 	}

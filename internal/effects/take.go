@@ -45,6 +45,7 @@ func (w *Worker) take(ctx context.Context, l *line, most int) (taken []taking, m
 			taken = append(taken, taking{Effect: effectTaken(row), at: row.TakenAt, until: until})
 		}
 	}
+	w.counts.looks.Add(1)
 	w.counts.taken.Add(int64(len(taken)))
 	return taken, l.turn(taken, most, rows[0].Tenants, rows[0].LastTenant), nil
 }

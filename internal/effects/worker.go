@@ -16,7 +16,7 @@ import (
 )
 
 // Ended is told of an effect that has just succeeded or failed, in the transaction that says so. Its error undoes that:
-// the effect is then looked into again.
+// the effect is then looked into again. It must not call tx.Undo, which would take back the end itself.
 type Ended func(ctx context.Context, tx *postgres.Tx, e Effect) error
 
 // Options are how a worker works. A zero value means the default, where one is named.
@@ -123,7 +123,7 @@ func (o *Options) check(destinations []Destination) error {
 
 // Run works until ctx ends. Then nothing more is taken, and calls under way may go on for Options.Stop. What was
 // certainly not sent by then goes back as if it had not been taken; what may have been sent is unknown, or stays in
-// flight, and is unknown when its lease ends.
+// flight, and is unknown when its lease ends. Send and Query have to return soon after their context has ended.
 func (w *Worker) Run(ctx context.Context) {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

@@ -15,3 +15,9 @@ const (
 	AfterCommit    Point = "after_commit"    // COMMIT has been answered
 	BeforeResponse Point = "before_response" // the outcome is known; no byte of the answer has been written
 )
+
+// The places of a batch of events.
+const (
+	BeforeDispatched Point = "before_dispatched" // what comes of the events has been written; COMMIT has not been sent
+	AfterDispatched  Point = "after_dispatched"  // COMMIT has been answered
+)

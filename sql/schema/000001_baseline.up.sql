@@ -186,6 +186,8 @@ CREATE TABLE effects (
 
 -- What is blocked or has ended is not in it, so that a claim costs the same however much of that there is.
 CREATE INDEX effects_due ON effects (destination, tenant_id, due_at) WHERE due_at IS NOT NULL;
+-- Leads the pruning to what ended longest ago.
+CREATE INDEX effects_ended ON effects (ended_at) WHERE ended_at IS NOT NULL AND NOT required;
 -- Leads from an effect to its successor, and from a new one to its predecessor, past all that have ended.
 CREATE INDEX effects_open ON effects (tenant_id, order_id, destination, lane, version, id) WHERE ended_at IS NULL;
 -- What people and alarms look at.

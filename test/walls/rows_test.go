@@ -15,6 +15,8 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+const nobody = "00000000-0000-0000-0000-000000000000"
+
 // Two more effects: one of each tenant, of the same id, that waits for another; and one that the victim alone has in doubt.
 const blockedID, doubtfulID = "0193b1f0-0000-7000-8000-00000000000e", "0193b1f0-0000-7000-8000-00000000000f"
 
@@ -51,7 +53,14 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
-	"order_id": theirID, "destination": "payment", "lane": "", "after_tenant": "00000000-0000-0000-0000-000000000000", "most": "10",
+	"after_aggregate": nobody, "after_version": "0", "aggregate_ids": "{" + theirID + "}", "versions": "{1}",
+	"PruneEvents.retention": "0", "PruneEffects.retention": "0",
+
+	"order_ids": "{" + theirID + "}", "destinations": "{payment}", "lanes": `{""}`, "reverts": `{""}`,
+	"InsertEffects.operations": "{authorize}", "event_ids": "{" + theirID + "}", "idempotency_keys": "{" + theirID + "}",
+	"requests": `{"\\x7b7d"}`, "request_hashes": `{"` + `\` + hash + `"}`, "required": "{true}", "states": "{pending}",
+	"InsertEffects.due": "{true}", "traceparents": `{""}`, "nothing_to_undo": "nothing to undo",
+	"order_id": theirID, "destination": "payment", "lane": "", "after_tenant": nobody, "most": "10",
 	"owner": "worker-1", "lease": "60000000", "retention": "60000000", "pause": "60000000", "attempts_back": "0", "unsent": "false",
 	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
 	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
@@ -64,7 +73,8 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
-	"InsertTenant.tenant_id": absentID, "order_id": absentID, "ActivateEffect.id": absentID,
+	"InsertTenant.tenant_id": absentID, "order_id": absentID, "aggregate_id": absentID, "aggregate_ids": "{" + absentID + "}",
+	"order_ids": "{" + absentID + "}", "ActivateEffect.id": absentID,
 	"ListRememberedKeys.ids": "{" + absentID + "}", "ListEffects.order_id": absentID,
 })
 
@@ -104,6 +114,11 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
 			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at, dispatched_at)
+			VALUES ('$id', gen_random_uuid(), 'order', '$id', 2, 'orderonce.order.cancelled.v1', '{}', now(), '$expires')`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, created_at, ended_at)
+			VALUES ('$id', gen_random_uuid(), 'log', '', 'write', '$id', '$id', 1, '$id', '\x7b7d', '$hash', false, 'succeeded', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,

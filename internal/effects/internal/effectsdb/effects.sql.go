@@ -133,6 +133,168 @@ func (q *Queries) FinishEffect(ctx context.Context, db DBTX, arg FinishEffectPar
 	return i, err
 }
 
+const holdLanes = `-- name: HoldLanes :many
+SELECT e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at FROM ROWS FROM (
+    unnest($1::uuid[]), unnest($2::uuid[]),
+    unnest($3::text[]), unnest($4::text[])
+) AS l (tenant_id, order_id, destination, lane)
+CROSS JOIN LATERAL (
+    SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects AS f
+    WHERE f.tenant_id = l.tenant_id AND f.order_id = l.order_id AND f.destination = l.destination AND f.lane = l.lane
+    ORDER BY f.version, f.id FOR SHARE
+) AS e
+`
+
+type HoldLanesParams struct {
+	TenantIds    []uuid.UUID
+	OrderIds     []uuid.UUID
+	Destinations []string
+	Lanes        []string
+}
+
+// All effects of the lanes, held until this transaction ends: the end of one that is open waits for what is decided here,
+// and finds the successor that was made for it; one that was ending is seen as ended. They are held from predecessor to
+// successor, as the end of one holds them. By LATERAL, for a plan that goes by the index whatever the statistics of a
+// young table say.
+//
+// It names the tenants in the list that it joins with: a batch is of several.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) HoldLanes(ctx context.Context, db DBTX, arg HoldLanesParams) ([]Effect, error) {
+	rows, err := db.Query(ctx, holdLanes,
+		arg.TenantIds,
+		arg.OrderIds,
+		arg.Destinations,
+		arg.Lanes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Effect
+	for rows.Next() {
+		var i Effect
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Destination,
+			&i.Lane,
+			&i.Operation,
+			&i.Reverts,
+			&i.EventID,
+			&i.OrderID,
+			&i.Version,
+			&i.IdempotencyKey,
+			&i.Request,
+			&i.RequestHash,
+			&i.Required,
+			&i.State,
+			&i.Attempts,
+			&i.AttemptToken,
+			&i.DueAt,
+			&i.Owner,
+			&i.FirstSentAt,
+			&i.KeyValidUntil,
+			&i.LastError,
+			&i.Evidence,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const insertEffects = `-- name: InsertEffects :many
+INSERT INTO effects (
+    tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash,
+    required, state, due_at, evidence, traceparent, created_at, ended_at
+)
+SELECT c.tenant_id, c.id, c.destination, c.lane, c.operation, nullif(c.reverts, ''), c.event_id, c.order_id, c.version,
+    c.idempotency_key, c.request, c.request_hash, c.required, c.state::effect_state,
+    CASE WHEN c.due THEN now() END,
+    CASE c.state WHEN 'succeeded' THEN jsonb_build_array(jsonb_build_object(
+        'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'token', 0, 'detail', $1::text)) ELSE '[]' END,
+    nullif(c.traceparent, ''), now(), CASE c.state WHEN 'succeeded' THEN now() END
+FROM ROWS FROM (
+    unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::text[]),
+    unnest($5::text[]), unnest($6::text[]), unnest($7::text[]),
+    unnest($8::uuid[]), unnest($9::uuid[]), unnest($10::bigint[]),
+    unnest($11::uuid[]), unnest($12::bytea[]), unnest($13::bytea[]),
+    unnest($14::boolean[]), unnest($15::text[]), unnest($16::boolean[]),
+    unnest($17::text[])
+) AS c (
+    tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash,
+    required, state, due, traceparent
+)
+ON CONFLICT (tenant_id, order_id, destination, lane, operation) DO NOTHING
+RETURNING id
+`
+
+type InsertEffectsParams struct {
+	NothingToUndo   string
+	TenantIds       []uuid.UUID
+	Ids             []uuid.UUID
+	Destinations    []string
+	Lanes           []string
+	Operations      []string
+	Reverts         []string
+	EventIds        []uuid.UUID
+	OrderIds        []uuid.UUID
+	Versions        []int64
+	IdempotencyKeys []uuid.UUID
+	Requests        [][]byte
+	RequestHashes   [][]byte
+	Required        []bool
+	States          []string
+	Due             []bool
+	Traceparents    []string
+}
+
+// Makes the effects that are not there yet, and returns the ids of those. One that has nothing to undo begins at its end.
+func (q *Queries) InsertEffects(ctx context.Context, db DBTX, arg InsertEffectsParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, insertEffects,
+		arg.NothingToUndo,
+		arg.TenantIds,
+		arg.Ids,
+		arg.Destinations,
+		arg.Lanes,
+		arg.Operations,
+		arg.Reverts,
+		arg.EventIds,
+		arg.OrderIds,
+		arg.Versions,
+		arg.IdempotencyKeys,
+		arg.Requests,
+		arg.RequestHashes,
+		arg.Required,
+		arg.States,
+		arg.Due,
+		arg.Traceparents,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listEffects = `-- name: ListEffects :many
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects
 WHERE tenant_id = $1 AND id < $2
@@ -472,6 +634,34 @@ func (q *Queries) MoveEffect(ctx context.Context, db DBTX, arg MoveEffectParams)
 	return i, err
 }
 
+const pruneEffects = `-- name: PruneEffects :execrows
+DELETE FROM effects AS e
+WHERE (e.tenant_id, e.id) IN (
+    SELECT o.tenant_id, o.id FROM effects AS o
+    WHERE o.ended_at < now() - $1::bigint * interval '1 microsecond' AND NOT o.required
+    ORDER BY o.ended_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+`
+
+type PruneEffectsParams struct {
+	Retention int64
+	Batch     int32
+}
+
+// The effects that ended longest ago, up to a number, but for those that the order waited for: a later cancellation
+// reverts them. Those that another pruning holds are left to it.
+// Pruning is the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) PruneEffects(ctx context.Context, db DBTX, arg PruneEffectsParams) (int64, error) {
+	result, err := db.Exec(ctx, pruneEffects, arg.Retention, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const readEffect = `-- name: ReadEffect :one
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND id = $2
 `
@@ -592,6 +782,30 @@ func (q *Queries) ReadFirstOfLane(ctx context.Context, db DBTX, arg ReadFirstOfL
 		&i.CreatedAt,
 		&i.EndedAt,
 	)
+	return i, err
+}
+
+const readStanding = `-- name: ReadStanding :one
+SELECT count(*) AS required, count(*) FILTER (WHERE state = 'succeeded') AS succeeded, count(*) FILTER (WHERE state = 'failed') AS failed
+FROM effects WHERE tenant_id = $1 AND order_id = $2 AND required
+`
+
+type ReadStandingParams struct {
+	TenantID uuid.UUID
+	OrderID  uuid.UUID
+}
+
+type ReadStandingRow struct {
+	Required  int64
+	Succeeded int64
+	Failed    int64
+}
+
+// How far the effects are that the order waits for.
+func (q *Queries) ReadStanding(ctx context.Context, db DBTX, arg ReadStandingParams) (ReadStandingRow, error) {
+	row := db.QueryRow(ctx, readStanding, arg.TenantID, arg.OrderID)
+	var i ReadStandingRow
+	err := row.Scan(&i.Required, &i.Succeeded, &i.Failed)
 	return i, err
 }
 
