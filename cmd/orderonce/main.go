@@ -41,7 +41,7 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
-		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
+		idempotencyCommand(), outboxCommand(), effectsCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }
 
