@@ -40,8 +40,9 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(devCommand(), serveCommand(), workerCommand(), sandboxCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
-		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
+	cmd.AddCommand(devCommand(), serveCommand(), workerCommand(), sandboxCommand(), migrateCommand(), tenantsCommand(),
+		principalsCommand(), keysCommand(), idempotencyCommand(), outboxCommand(), effectsCommand(), configCommand(), benchCommand(),
+		versionCommand())
 	return cmd
 }
 

@@ -13,34 +13,36 @@ import (
 
 // Effect is one call to a destination, with one identity for ever.
 type Effect struct {
-	Tenant, ID uuid.UUID
-	Identity
-	Reverts       *string   // an operation; where that was not executed, there is nothing to do
-	Event         uuid.UUID // or another thing that asked for it, once
-	Version       int64     // of the order, when it was asked for
-	Key           uuid.UUID // what the destination knows it by
-	Request       []byte    // resent unchanged
-	Required      bool      // the order waits for it
-	State         State
-	Attempts      int32 // times that a worker took it, whatever came of that
-	Token         int64 // grows with each taking, and is checked by each write
-	DueAt         *time.Time
-	Owner         *string
-	FirstSentAt   *time.Time
-	KeyValidUntil *time.Time // how long the destination remembers Key; later it is never sent again
-	LastError     *string
-	Evidence      json.RawMessage // an array, oldest first
-	Traceparent   *string         // of the request that began it
-	CreatedAt     time.Time
-	EndedAt       *time.Time
+	Tenant      uuid.UUID  `json:"tenant_id"`
+	ID          uuid.UUID  `json:"id"`
+	Identity               // its members beside the others
+	Reverts     *string    `json:"reverts,omitempty"` // an operation; where that was not executed, there is nothing to do
+	Event       uuid.UUID  `json:"event_id"`          // or another thing that asked for it, once
+	Version     int64      `json:"version"`           // of the order, when it was asked for
+	Key         uuid.UUID  `json:"idempotency_key"`   // what the destination knows it by
+	Request     []byte     `json:"-"`                 // resent unchanged
+	Required    bool       `json:"required"`          // the order waits for it
+	State       State      `json:"state"`
+	Attempts    int32      `json:"attempts"`      // times that a worker took it, whatever came of that
+	Token       int64      `json:"attempt_token"` // grows with each taking, and is checked by each write
+	DueAt       *time.Time `json:"due_at,omitempty"`
+	Owner       *string    `json:"owner,omitempty"`
+	FirstSentAt *time.Time `json:"first_sent_at,omitempty"`
+	// KeyValidUntil is how long the destination remembers Key; later it is never sent again.
+	KeyValidUntil *time.Time      `json:"key_valid_until,omitempty"`
+	LastError     *string         `json:"last_error,omitempty"`
+	Evidence      json.RawMessage `json:"evidence"`              // an array, oldest first
+	Traceparent   *string         `json:"traceparent,omitempty"` // of the request that began it
+	CreatedAt     time.Time       `json:"created_at"`
+	EndedAt       *time.Time      `json:"ended_at,omitempty"`
 }
 
 // Identity is what makes two effects of a tenant the same one.
 type Identity struct {
-	Order       uuid.UUID
-	Destination string // such as "payment"
-	Lane        string // what the destination keeps in order within an order; empty where that is the whole order
-	Operation   string // of the destination, such as "authorize"
+	Order       uuid.UUID `json:"order_id"`
+	Destination string    `json:"destination"`    // such as "payment"
+	Lane        string    `json:"lane,omitempty"` // what the destination keeps in order within an order; empty where that is the whole order
+	Operation   string    `json:"operation"`      // of the destination, such as "authorize"
 }
 
 // keys is the name space of all idempotency keys that destinations see. Changing it, or what key hashes, would let every

@@ -72,11 +72,11 @@ func List(ctx context.Context, db postgres.DBTX, f Filter, before uuid.UUID, siz
 
 // Replayable is what sending an effect's bytes again would mean.
 type Replayable struct {
-	Effect Effect
+	Effect Effect `json:"effect"`
 	// Remembered says that the destination still knows the key: it executes it once. Where Effect.KeyValidUntil is nil,
 	// it never executed the key, for certain.
-	Remembered bool
-	Refused    string // why Resolve would refuse to resend it without being told more; empty where it would not
+	Remembered bool   `json:"remembered"`
+	Refused    string `json:"refused,omitempty"` // why Resolve would refuse to resend it without being told more; empty where it would not
 }
 
 // Replay reads what List does, and says of each effect whether its key may be sent again. It changes nothing: what sends

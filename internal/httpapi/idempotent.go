@@ -159,3 +159,4 @@ func (s stored) VisitDeactivatePrincipalResponse(w http.ResponseWriter) error { 
 func (s stored) VisitCreateAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }
 func (s stored) VisitRotateAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }
 func (s stored) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error        { return s.write(w) }
+func (s stored) VisitResolveEffectResponse(w http.ResponseWriter) error       { return s.write(w) }

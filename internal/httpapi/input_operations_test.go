@@ -38,7 +38,7 @@ func wantMade(t *testing.T, a answer) {
 // absent fills a path's parameters with values that are valid and name nothing.
 func absent(path string) string {
 	return strings.NewReplacer("{code}", "internal", "{orderId}", freshKey(), "{clientOrderId}", freshKey(), "{key}", freshKey(),
-		"{tenantId}", freshKey(), "{principalId}", freshKey(), "{apiKeyId}", freshKey()).Replace(path)
+		"{tenantId}", freshKey(), "{principalId}", freshKey(), "{apiKeyId}", freshKey(), "{effectId}", freshKey()).Replace(path)
 }
 
 // addresses are the places of every operation, its parameters absent ones.
@@ -61,6 +61,7 @@ func bodyFor(o *operation) string {
 	body := map[string]any{}
 	for name, value := range map[string]any{
 		"name": "absent", "reason": "a test", "principal_id": freshKey(), "scopes": []string{identity.OrdersRead},
+		"move": "succeed", "evidence": "a test",
 	} {
 		if o.body.Properties[name] != nil {
 			body[name] = value

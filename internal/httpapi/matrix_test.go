@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"orderonce/internal/httpapi/api"
 	"orderonce/internal/identity"
 )
@@ -48,12 +50,19 @@ func (m *matrix) stage(o *operation) (address, body string) {
 		values["{apiKeyId}"] = made.Id.String()
 	}
 	values["{tenantId}"], values["{principalId}"] = m.tenant, m.principal.Id.String()
+	if strings.Contains(o.route.Path, "{effectId}") {
+		tenant, effect, _ := strings.Cut(strings.TrimPrefix(m.effect(uuid.New(), "needs_human"), "/ops/tenants/"), "/effects/")
+		values["{tenantId}"], values["{effectId}"] = tenant, effect
+	}
 	address = o.route.Path
 	for name, value := range values {
 		address = strings.ReplaceAll(address, name, value)
 	}
-	if o.id == "getIdempotencyKey" {
+	switch o.id {
+	case "getIdempotencyKey":
 		address += "?operation=createOrder"
+	case "listEffects":
+		address += "?state=unknown"
 	}
 	if o.body != nil {
 		var members map[string]any

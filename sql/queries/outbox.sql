@@ -61,3 +61,16 @@ WHERE (e.tenant_id, e.id) IN (
     LIMIT sqlc.arg(batch)
     FOR UPDATE SKIP LOCKED
 );
+
+-- name: CountUndispatched :one
+-- The operators' look over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT count(*) FROM (SELECT FROM outbox_events WHERE dispatched_at IS NULL LIMIT sqlc.arg(most)) AS waiting;
+
+-- name: ListOldestUndispatched :many
+-- In the order of their dispatch.
+-- The operators' look over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT tenant_id, id, aggregate_type, aggregate_id, version, type, occurred_at
+FROM outbox_events WHERE dispatched_at IS NULL
+ORDER BY aggregate_id, version LIMIT sqlc.arg(most);

@@ -21,6 +21,63 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for EffectMove.
+const (
+	Fail     EffectMove = "fail"
+	Resend   EffectMove = "resend"
+	RetryNow EffectMove = "retry_now"
+	Succeed  EffectMove = "succeed"
+	TakeOver EffectMove = "take_over"
+)
+
+// Valid indicates whether the value is a known member of the EffectMove enum.
+func (e EffectMove) Valid() bool {
+	switch e {
+	case Fail:
+		return true
+	case Resend:
+		return true
+	case RetryNow:
+		return true
+	case Succeed:
+		return true
+	case TakeOver:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EffectState.
+const (
+	EffectStateFailed     EffectState = "failed"
+	EffectStateInFlight   EffectState = "in_flight"
+	EffectStateNeedsHuman EffectState = "needs_human"
+	EffectStatePending    EffectState = "pending"
+	EffectStateSucceeded  EffectState = "succeeded"
+	EffectStateUnknown    EffectState = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the EffectState enum.
+func (e EffectState) Valid() bool {
+	switch e {
+	case EffectStateFailed:
+		return true
+	case EffectStateInFlight:
+		return true
+	case EffectStateNeedsHuman:
+		return true
+	case EffectStatePending:
+		return true
+	case EffectStateSucceeded:
+		return true
+	case EffectStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	Ok HealthStatus = "ok"
@@ -59,22 +116,22 @@ func (e IdempotencyKeyStateState) Valid() bool {
 
 // Defines values for OrderStatus.
 const (
-	Cancelled OrderStatus = "cancelled"
-	Confirmed OrderStatus = "confirmed"
-	Pending   OrderStatus = "pending"
-	Rejected  OrderStatus = "rejected"
+	OrderStatusCancelled OrderStatus = "cancelled"
+	OrderStatusConfirmed OrderStatus = "confirmed"
+	OrderStatusPending   OrderStatus = "pending"
+	OrderStatusRejected  OrderStatus = "rejected"
 )
 
 // Valid indicates whether the value is a known member of the OrderStatus enum.
 func (e OrderStatus) Valid() bool {
 	switch e {
-	case Cancelled:
+	case OrderStatusCancelled:
 		return true
-	case Confirmed:
+	case OrderStatusConfirmed:
 		return true
-	case Pending:
+	case OrderStatusPending:
 		return true
-	case Rejected:
+	case OrderStatusRejected:
 		return true
 	default:
 		return false
@@ -1866,6 +1923,21 @@ func (e DeactivateTenantParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for ResolveEffectParamsAPIVersion.
+const (
+	ResolveEffectParamsAPIVersionN20261101 ResolveEffectParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the ResolveEffectParamsAPIVersion enum.
+func (e ResolveEffectParamsAPIVersion) Valid() bool {
+	switch e {
+	case ResolveEffectParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreatePrincipalParamsAPIVersion.
 const (
 	CreatePrincipalParamsAPIVersionN20261101 CreatePrincipalParamsAPIVersion = "2026-11-01"
@@ -2083,6 +2155,111 @@ type CreateTenant struct {
 	Reason Reason `json:"reason"`
 }
 
+// Effect One call to something outside, with one identity for ever.
+type Effect struct {
+	// AttemptToken Grows with each taking and each move; an older one can write nothing.
+	AttemptToken int64 `json:"attempt_token"`
+
+	// Attempts How often a worker took it, whatever came of that.
+	Attempts  int32     `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Destination Such as `payment`.
+	Destination string `json:"destination"`
+
+	// DueAt When somebody looks at it next. Absent where it waits for its predecessor or a person, or has ended.
+	DueAt   *time.Time `json:"due_at,omitempty"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+
+	// EventId The event, or another thing, that asked for it.
+	EventId openapi_types.UUID `json:"event_id"`
+
+	// Evidence What workers and people found out, oldest first.
+	Evidence []EffectEvidence `json:"evidence"`
+
+	// FirstSentAt When it was first sent so that it may have been executed.
+	FirstSentAt *time.Time         `json:"first_sent_at,omitempty"`
+	Id          openapi_types.UUID `json:"id"`
+
+	// IdempotencyKey What the destination knows it by. The same in every attempt.
+	IdempotencyKey openapi_types.UUID `json:"idempotency_key"`
+
+	// KeyValidUntil How long the destination remembers the key. Later it is never resent.
+	KeyValidUntil *time.Time `json:"key_valid_until,omitempty"`
+
+	// Lane What is kept in order within the order; a subscription for webhooks. Absent where that is the whole order.
+	Lane      *string `json:"lane,omitempty"`
+	LastError *string `json:"last_error,omitempty"`
+
+	// Moves What a person may do with it now.
+	Moves []EffectMove `json:"moves"`
+
+	// Operation Of the destination, such as `authorize`.
+	Operation string             `json:"operation"`
+	OrderId   openapi_types.UUID `json:"order_id"`
+
+	// Owner The worker that has it until `due_at`.
+	Owner *string `json:"owner,omitempty"`
+
+	// Required Whether the order waits for it.
+	Required bool `json:"required"`
+
+	// Reverts The operation that it undoes. Where that was not executed there is nothing to do.
+	Reverts *string `json:"reverts,omitempty"`
+
+	// State `pending` is not sent, or certainly not executed; `in_flight` is under way; `unknown` was sent and nobody heard whether
+	// it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
+	State    EffectState        `json:"state"`
+	TenantId openapi_types.UUID `json:"tenant_id"`
+}
+
+// EffectEvidence defines model for EffectEvidence.
+type EffectEvidence struct {
+	// Absent The person was told by the destination that it never executed the key.
+	Absent *bool `json:"absent,omitempty"`
+
+	// Actor The person who moved it.
+	Actor *string `json:"actor,omitempty"`
+
+	// Asked Nothing was sent; the destination was asked about the key.
+	Asked  *bool     `json:"asked,omitempty"`
+	At     time.Time `json:"at"`
+	Detail *string   `json:"detail,omitempty"`
+
+	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	Move *EffectMove `json:"move,omitempty"`
+
+	// Owner The worker.
+	Owner  *string `json:"owner,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+
+	// Status The destination's status.
+	Status *int32 `json:"status,omitempty"`
+
+	// Token Of the taking.
+	Token int64 `json:"token"`
+
+	// Verdict What the answer, or the lack of one, says: `done`, `refused`, `not_executed`, `impossible`, `ambiguous` or `absent`.
+	Verdict *string `json:"verdict,omitempty"`
+}
+
+// EffectMove `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+type EffectMove string
+
+// EffectPage defines model for EffectPage.
+type EffectPage struct {
+	Effects []Effect `json:"effects"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// EffectState `pending` is not sent, or certainly not executed; `in_flight` is under way; `unknown` was sent and nobody heard whether
+// it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
+type EffectState string
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query, a header's plain name.
@@ -2230,6 +2407,26 @@ type OrderStatus string
 // OrderUnprocessable defines model for OrderUnprocessable.
 type OrderUnprocessable struct {
 	union json.RawMessage
+}
+
+// Outbox defines model for Outbox.
+type Outbox struct {
+	// Oldest The first that will be dispatched.
+	Oldest []OutboxEvent `json:"oldest"`
+
+	// Undispatched Events that wait, counted up to 10 000.
+	Undispatched int64 `json:"undispatched"`
+}
+
+// OutboxEvent defines model for OutboxEvent.
+type OutboxEvent struct {
+	AggregateId   openapi_types.UUID `json:"aggregate_id"`
+	AggregateType string             `json:"aggregate_type"`
+	Id            openapi_types.UUID `json:"id"`
+	OccurredAt    time.Time          `json:"occurred_at"`
+	TenantId      openapi_types.UUID `json:"tenant_id"`
+	Type          string             `json:"type"`
+	Version       int64              `json:"version"`
 }
 
 // PlaceOrder defines model for PlaceOrder.
@@ -3755,6 +3952,29 @@ type ReasonedChange struct {
 	Reason Reason `json:"reason"`
 }
 
+// ResolveEffect defines model for ResolveEffect.
+type ResolveEffect struct {
+	// Absent For `resend`: the destination was asked, and is certain that it never executed the key.
+	Absent *bool `json:"absent,omitempty"`
+
+	// Evidence How you know, such as the destination's own reference. Every move but `retry_now` needs it. No secrets.
+	Evidence *string `json:"evidence,omitempty"`
+
+	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	Move EffectMove `json:"move"`
+
+	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
+	Reason Reason `json:"reason"`
+}
+
+// ResolveEffectConflict defines model for ResolveEffectConflict.
+type ResolveEffectConflict struct {
+	union json.RawMessage
+}
+
 // RotateAPIKey defines model for RotateAPIKey.
 type RotateAPIKey struct {
 	// ExpiresAt When the new key ends by itself. Without it never.
@@ -3810,6 +4030,9 @@ type ApiKeyId = openapi_types.UUID
 
 // ApiVersion defines model for ApiVersion.
 type ApiVersion string
+
+// EffectId defines model for EffectId.
+type EffectId = openapi_types.UUID
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -3890,6 +4113,27 @@ type GetIdempotencyKeyParams struct {
 type ListAuditLogParams struct {
 	// TenantId Only changes of this tenant and its things.
 	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListEffectsParams defines parameters for ListEffects.
+type ListEffectsParams struct {
+	// TenantId Only effects of this tenant.
+	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// State Only effects in this state.
+	State *EffectState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Destination Only effects at this destination.
+	Destination *string `form:"destination,omitempty" json:"destination,omitempty"`
+
+	// OrderId Only effects of this order.
+	OrderId *openapi_types.UUID `form:"order_id,omitempty" json:"order_id,omitempty"`
 
 	// PageSize How many a page holds at most.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
@@ -4027,6 +4271,24 @@ type DeactivateTenantParams struct {
 // DeactivateTenantParamsAPIVersion defines parameters for DeactivateTenant.
 type DeactivateTenantParamsAPIVersion string
 
+// ResolveEffectParams defines parameters for ResolveEffect.
+type ResolveEffectParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *ResolveEffectParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// ResolveEffectParamsAPIVersion defines parameters for ResolveEffect.
+type ResolveEffectParamsAPIVersion string
+
 // ListPrincipalsParams defines parameters for ListPrincipals.
 type ListPrincipalsParams struct {
 	// PageSize How many a page holds at most.
@@ -4161,6 +4423,9 @@ type RotateAPIKeyJSONRequestBody = RotateAPIKey
 
 // DeactivateTenantJSONRequestBody defines body for DeactivateTenant for application/json ContentType.
 type DeactivateTenantJSONRequestBody = ReasonedChange
+
+// ResolveEffectJSONRequestBody defines body for ResolveEffect for application/json ContentType.
+type ResolveEffectJSONRequestBody = ResolveEffect
 
 // CreatePrincipalJSONRequestBody defines body for CreatePrincipal for application/json ContentType.
 type CreatePrincipalJSONRequestBody = CreatePrincipal
@@ -5580,6 +5845,143 @@ func (t *PutOrderConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemIdempotencyKeyReused returns the union data inside the ResolveEffectConflict as a ProblemIdempotencyKeyReused
+func (t ResolveEffectConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the ResolveEffectConflict as the provided ProblemIdempotencyKeyReused
+func (t *ResolveEffectConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemIdempotencyKeyReused
+func (t *ResolveEffectConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the ResolveEffectConflict as a ProblemIdempotencyInProgress
+func (t ResolveEffectConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the ResolveEffectConflict as the provided ProblemIdempotencyInProgress
+func (t *ResolveEffectConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemIdempotencyInProgress
+func (t *ResolveEffectConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemEffectNotMovable returns the union data inside the ResolveEffectConflict as a ProblemEffectNotMovable
+func (t ResolveEffectConflict) AsProblemEffectNotMovable() (ProblemEffectNotMovable, error) {
+	var body ProblemEffectNotMovable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemEffectNotMovable overwrites any union data inside the ResolveEffectConflict as the provided ProblemEffectNotMovable
+func (t *ResolveEffectConflict) FromProblemEffectNotMovable(v ProblemEffectNotMovable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"effect_not_movable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemEffectNotMovable performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemEffectNotMovable
+func (t *ResolveEffectConflict) MergeProblemEffectNotMovable(v ProblemEffectNotMovable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"effect_not_movable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ResolveEffectConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ResolveEffectConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "effect_not_movable":
+		return t.AsProblemEffectNotMovable()
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ResolveEffectConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ResolveEffectConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -5811,6 +6213,18 @@ type ClientInterface interface {
 	// Corresponds with GET /ops/audit-log (the `ListAuditLog` operationId).
 	ListAuditLog(ctx context.Context, params *ListAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEffects List calls to the outside, newest first
+	//
+	// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+	//
+	// Corresponds with GET /ops/effects (the `ListEffects` operationId).
+	ListEffects(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOutbox How far the events are behind, with the oldest of them
+	//
+	// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
+	GetOutbox(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTenants List all tenants, newest first
 	//
 	// Corresponds with GET /ops/tenants (the `ListTenants` operationId).
@@ -5946,6 +6360,33 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /ops/tenants/{tenantId}/deactivate (the `DeactivateTenant` operationId).
 	DeactivateTenant(ctx context.Context, tenantId TenantId, params *DeactivateTenantParams, body DeactivateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEffect Read one call to the outside, with its evidence and what may be done with it
+	//
+	// Corresponds with GET /ops/tenants/{tenantId}/effects/{effectId} (the `GetEffect` operationId).
+	GetEffect(ctx context.Context, tenantId TenantId, effectId EffectId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveEffectWithBody Decide what became of a call to the outside, or have it looked at again
+	//
+	// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+	// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+	// asked and is certain that it never executed the key.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+	ResolveEffectWithBody(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveEffect Decide what became of a call to the outside, or have it looked at again
+	//
+	// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+	// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+	// asked and is certain that it never executed the key.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+	ResolveEffect(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, body ResolveEffectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListPrincipals List a tenant's principals, newest first
 	//
@@ -6189,6 +6630,38 @@ func (c *Client) GetSpecification(ctx context.Context, reqEditors ...RequestEdit
 // Corresponds with GET /ops/audit-log (the `ListAuditLog` operationId).
 func (c *Client) ListAuditLog(ctx context.Context, params *ListAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAuditLogRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListEffects List calls to the outside, newest first
+//
+// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+//
+// Corresponds with GET /ops/effects (the `ListEffects` operationId).
+func (c *Client) ListEffects(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEffectsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOutbox How far the events are behind, with the oldest of them
+//
+// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
+func (c *Client) GetOutbox(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOutboxRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -6465,6 +6938,63 @@ func (c *Client) DeactivateTenantWithBody(ctx context.Context, tenantId TenantId
 // Corresponds with POST /ops/tenants/{tenantId}/deactivate (the `DeactivateTenant` operationId).
 func (c *Client) DeactivateTenant(ctx context.Context, tenantId TenantId, params *DeactivateTenantParams, body DeactivateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeactivateTenantRequest(c.Server, tenantId, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEffect Read one call to the outside, with its evidence and what may be done with it
+//
+// Corresponds with GET /ops/tenants/{tenantId}/effects/{effectId} (the `GetEffect` operationId).
+func (c *Client) GetEffect(ctx context.Context, tenantId TenantId, effectId EffectId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEffectRequest(c.Server, tenantId, effectId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveEffectWithBody Decide what became of a call to the outside, or have it looked at again
+//
+// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+// asked and is certain that it never executed the key.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+func (c *Client) ResolveEffectWithBody(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveEffectRequestWithBody(c.Server, tenantId, effectId, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveEffect Decide what became of a call to the outside, or have it looked at again
+//
+// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+// asked and is certain that it never executed the key.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+func (c *Client) ResolveEffect(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, body ResolveEffectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveEffectRequest(c.Server, tenantId, effectId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7017,6 +7547,147 @@ func NewListAuditLogRequest(server string, params *ListAuditLogParams) (*http.Re
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListEffectsRequest constructs an http.Request for the ListEffects method
+func NewListEffectsRequest(server string, params *ListEffectsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/ops/effects")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.TenantId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tenant_id", *params.TenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Destination != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "destination", *params.Destination, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.OrderId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order_id", *params.OrderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetOutboxRequest constructs an http.Request for the GetOutbox method
+func NewGetOutboxRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/ops/outbox")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -7623,6 +8294,136 @@ func NewDeactivateTenantRequestWithBody(server string, tenantId TenantId, params
 	}
 
 	operationPath := fmt.Sprintf("/ops/tenants/%s/deactivate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+		if params.APIVersion != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "API-Version", *params.APIVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("API-Version", headerParam1)
+		}
+
+		if params.Prefer != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetEffectRequest constructs an http.Request for the GetEffect method
+func NewGetEffectRequest(server string, tenantId TenantId, effectId EffectId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tenantId", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "effectId", effectId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/ops/tenants/%s/effects/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResolveEffectRequest calls the generic ResolveEffect builder with application/json body
+func NewResolveEffectRequest(server string, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, body ResolveEffectJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResolveEffectRequestWithBody(server, tenantId, effectId, params, "application/json", bodyReader)
+}
+
+// NewResolveEffectRequestWithBody constructs an http.Request for the ResolveEffect method, with any body, and a specified content type
+func NewResolveEffectRequestWithBody(server string, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tenantId", tenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "effectId", effectId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/ops/tenants/%s/effects/%s/resolve", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -8451,6 +9252,22 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /ops/audit-log (the `ListAuditLog` operationId).
 	ListAuditLogWithResponse(ctx context.Context, params *ListAuditLogParams, reqEditors ...RequestEditorFn) (*ListAuditLogResponse, error)
 
+	// ListEffectsWithResponse List calls to the outside, newest first
+	//
+	// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /ops/effects (the `ListEffects` operationId).
+	ListEffectsWithResponse(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*ListEffectsResponse, error)
+
+	// GetOutboxWithResponse How far the events are behind, with the oldest of them
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
+	GetOutboxWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOutboxResponse, error)
+
 	// ListTenantsWithResponse List all tenants, newest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8590,6 +9407,35 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /ops/tenants/{tenantId}/deactivate (the `DeactivateTenant` operationId).
 	DeactivateTenantWithResponse(ctx context.Context, tenantId TenantId, params *DeactivateTenantParams, body DeactivateTenantJSONRequestBody, reqEditors ...RequestEditorFn) (*DeactivateTenantResponse, error)
+
+	// GetEffectWithResponse Read one call to the outside, with its evidence and what may be done with it
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /ops/tenants/{tenantId}/effects/{effectId} (the `GetEffect` operationId).
+	GetEffectWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, reqEditors ...RequestEditorFn) (*GetEffectResponse, error)
+
+	// ResolveEffectWithBodyWithResponse Decide what became of a call to the outside, or have it looked at again
+	//
+	// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+	// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+	// asked and is certain that it never executed the key.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+	ResolveEffectWithBodyWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveEffectResponse, error)
+
+	// ResolveEffectWithResponse Decide what became of a call to the outside, or have it looked at again
+	//
+	// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+	// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+	// asked and is certain that it never executed the key.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+	ResolveEffectWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, body ResolveEffectJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveEffectResponse, error)
 
 	// ListPrincipalsWithResponse List a tenant's principals, newest first
 	//
@@ -9375,6 +10221,200 @@ func (r ListAuditLogResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAuditLogResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListEffectsResponse401Headers the declared response headers of an HTTP 401 response for ListEffects
+type ListEffectsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListEffectsResponse503Headers the declared response headers of an HTTP 503 response for ListEffects
+type ListEffectsResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type ListEffectsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EffectPage
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *ValidationFailed
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListEffectsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListEffectsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEffectsResponse) GetJSON200() *EffectPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON422() *ValidationFailed {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEffectsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEffectsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEffectsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEffectsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEffectsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetOutboxResponse401Headers the declared response headers of an HTTP 401 response for GetOutbox
+type GetOutboxResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetOutboxResponse503Headers the declared response headers of an HTTP 503 response for GetOutbox
+type GetOutboxResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type GetOutboxResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Outbox
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetOutboxResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetOutboxResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOutboxResponse) GetJSON200() *Outbox {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetOutboxResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetOutboxResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetOutboxResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetOutboxResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOutboxResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOutboxResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOutboxResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOutboxResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOutboxResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10571,6 +11611,269 @@ func (r DeactivateTenantResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeactivateTenantResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetEffectResponse401Headers the declared response headers of an HTTP 401 response for GetEffect
+type GetEffectResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetEffectResponse503Headers the declared response headers of an HTTP 503 response for GetEffect
+type GetEffectResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type GetEffectResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Effect
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetEffectResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetEffectResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEffectResponse) GetJSON200() *Effect {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEffectResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEffectResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEffectResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEffectResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEffectResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResolveEffectResponse200Headers the declared response headers of an HTTP 200 response for ResolveEffect
+type ResolveEffectResponse200Headers struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+// ResolveEffectResponse401Headers the declared response headers of an HTTP 401 response for ResolveEffect
+type ResolveEffectResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ResolveEffectResponse409Headers the declared response headers of an HTTP 409 response for ResolveEffect
+type ResolveEffectResponse409Headers struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+// ResolveEffectResponse503Headers the declared response headers of an HTTP 503 response for ResolveEffect
+type ResolveEffectResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type ResolveEffectResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Effect
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *KeyedBadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *KeyedForbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationproblemJSON408 *RequestTimeout
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *ResolveEffectConflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *BodyTooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *ValidationFailed
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *KeyedInternal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *KeyedUnavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResolveEffectResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ResolveEffectResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *ResolveEffectResponse409Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ResolveEffectResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResolveEffectResponse) GetJSON200() *Effect {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON400() *KeyedBadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON403() *KeyedForbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON408() *RequestTimeout {
+	return r.ApplicationproblemJSON408
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON409() *ResolveEffectConflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON413() *BodyTooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON422() *ValidationFailed {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON500() *KeyedInternal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSON503() *KeyedUnavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResolveEffectResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResolveEffectResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResolveEffectResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResolveEffectResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResolveEffectResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11966,6 +13269,34 @@ func (c *ClientWithResponses) ListAuditLogWithResponse(ctx context.Context, para
 	return ParseListAuditLogResponse(rsp)
 }
 
+// ListEffectsWithResponse List calls to the outside, newest first
+//
+// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /ops/effects (the `ListEffects` operationId).
+func (c *ClientWithResponses) ListEffectsWithResponse(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*ListEffectsResponse, error) {
+	rsp, err := c.ListEffects(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEffectsResponse(rsp)
+}
+
+// GetOutboxWithResponse How far the events are behind, with the oldest of them
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
+func (c *ClientWithResponses) GetOutboxWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOutboxResponse, error) {
+	rsp, err := c.GetOutbox(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOutboxResponse(rsp)
+}
+
 // ListTenantsWithResponse List all tenants, newest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12188,6 +13519,53 @@ func (c *ClientWithResponses) DeactivateTenantWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseDeactivateTenantResponse(rsp)
+}
+
+// GetEffectWithResponse Read one call to the outside, with its evidence and what may be done with it
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /ops/tenants/{tenantId}/effects/{effectId} (the `GetEffect` operationId).
+func (c *ClientWithResponses) GetEffectWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, reqEditors ...RequestEditorFn) (*GetEffectResponse, error) {
+	rsp, err := c.GetEffect(ctx, tenantId, effectId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEffectResponse(rsp)
+}
+
+// ResolveEffectWithBodyWithResponse Decide what became of a call to the outside, or have it looked at again
+//
+// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+// asked and is certain that it never executed the key.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+func (c *ClientWithResponses) ResolveEffectWithBodyWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveEffectResponse, error) {
+	rsp, err := c.ResolveEffectWithBody(ctx, tenantId, effectId, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveEffectResponse(rsp)
+}
+
+// ResolveEffectWithResponse Decide what became of a call to the outside, or have it looked at again
+//
+// Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+// it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+// asked and is certain that it never executed the key.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /ops/tenants/{tenantId}/effects/{effectId}/resolve (the `ResolveEffect` operationId).
+func (c *ClientWithResponses) ResolveEffectWithResponse(ctx context.Context, tenantId TenantId, effectId EffectId, params *ResolveEffectParams, body ResolveEffectJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveEffectResponse, error) {
+	rsp, err := c.ResolveEffect(ctx, tenantId, effectId, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveEffectResponse(rsp)
 }
 
 // ListPrincipalsWithResponse List a tenant's principals, newest first
@@ -13038,6 +14416,188 @@ func ParseListAuditLogResponse(rsp *http.Response) (*ListAuditLogResponse, error
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListAuditLogResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListEffectsResponse parses an HTTP response from a ListEffectsWithResponse call
+func ParseListEffectsResponse(rsp *http.Response) (*ListEffectsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEffectsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EffectPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListEffectsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListEffectsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetOutboxResponse parses an HTTP response from a GetOutboxWithResponse call
+func ParseGetOutboxResponse(rsp *http.Response) (*GetOutboxResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOutboxResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Outbox
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetOutboxResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetOutboxResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
@@ -14483,6 +16043,299 @@ func ParseDeactivateTenantResponse(rsp *http.Response) (*DeactivateTenantRespons
 		response.Headers409 = &headers
 	case rsp.StatusCode == 503:
 		var headers DeactivateTenantResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetEffectResponse parses an HTTP response from a GetEffectWithResponse call
+func ParseGetEffectResponse(rsp *http.Response) (*GetEffectResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEffectResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Effect
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetEffectResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetEffectResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResolveEffectResponse parses an HTTP response from a ResolveEffectWithResponse call
+func ParseResolveEffectResponse(rsp *http.Response) (*ResolveEffectResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResolveEffectResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Effect
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest KeyedBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest KeyedForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest RequestTimeout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest ResolveEffectConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest BodyTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest KeyedInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest KeyedUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResolveEffectResponse200Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ResolveEffectResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers ResolveEffectResponse409Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-Should-Retry"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Should-Retry", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XShouldRetry = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 503:
+		var headers ResolveEffectResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {

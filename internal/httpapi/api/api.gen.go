@@ -19,6 +19,63 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for EffectMove.
+const (
+	Fail     EffectMove = "fail"
+	Resend   EffectMove = "resend"
+	RetryNow EffectMove = "retry_now"
+	Succeed  EffectMove = "succeed"
+	TakeOver EffectMove = "take_over"
+)
+
+// Valid indicates whether the value is a known member of the EffectMove enum.
+func (e EffectMove) Valid() bool {
+	switch e {
+	case Fail:
+		return true
+	case Resend:
+		return true
+	case RetryNow:
+		return true
+	case Succeed:
+		return true
+	case TakeOver:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EffectState.
+const (
+	EffectStateFailed     EffectState = "failed"
+	EffectStateInFlight   EffectState = "in_flight"
+	EffectStateNeedsHuman EffectState = "needs_human"
+	EffectStatePending    EffectState = "pending"
+	EffectStateSucceeded  EffectState = "succeeded"
+	EffectStateUnknown    EffectState = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the EffectState enum.
+func (e EffectState) Valid() bool {
+	switch e {
+	case EffectStateFailed:
+		return true
+	case EffectStateInFlight:
+		return true
+	case EffectStateNeedsHuman:
+		return true
+	case EffectStatePending:
+		return true
+	case EffectStateSucceeded:
+		return true
+	case EffectStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	Ok HealthStatus = "ok"
@@ -57,22 +114,22 @@ func (e IdempotencyKeyStateState) Valid() bool {
 
 // Defines values for OrderStatus.
 const (
-	Cancelled OrderStatus = "cancelled"
-	Confirmed OrderStatus = "confirmed"
-	Pending   OrderStatus = "pending"
-	Rejected  OrderStatus = "rejected"
+	OrderStatusCancelled OrderStatus = "cancelled"
+	OrderStatusConfirmed OrderStatus = "confirmed"
+	OrderStatusPending   OrderStatus = "pending"
+	OrderStatusRejected  OrderStatus = "rejected"
 )
 
 // Valid indicates whether the value is a known member of the OrderStatus enum.
 func (e OrderStatus) Valid() bool {
 	switch e {
-	case Cancelled:
+	case OrderStatusCancelled:
 		return true
-	case Confirmed:
+	case OrderStatusConfirmed:
 		return true
-	case Pending:
+	case OrderStatusPending:
 		return true
-	case Rejected:
+	case OrderStatusRejected:
 		return true
 	default:
 		return false
@@ -1864,6 +1921,21 @@ func (e DeactivateTenantParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for ResolveEffectParamsAPIVersion.
+const (
+	ResolveEffectParamsAPIVersionN20261101 ResolveEffectParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the ResolveEffectParamsAPIVersion enum.
+func (e ResolveEffectParamsAPIVersion) Valid() bool {
+	switch e {
+	case ResolveEffectParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreatePrincipalParamsAPIVersion.
 const (
 	CreatePrincipalParamsAPIVersionN20261101 CreatePrincipalParamsAPIVersion = "2026-11-01"
@@ -2081,6 +2153,111 @@ type CreateTenant struct {
 	Reason Reason `json:"reason"`
 }
 
+// Effect One call to something outside, with one identity for ever.
+type Effect struct {
+	// AttemptToken Grows with each taking and each move; an older one can write nothing.
+	AttemptToken int64 `json:"attempt_token"`
+
+	// Attempts How often a worker took it, whatever came of that.
+	Attempts  int32     `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Destination Such as `payment`.
+	Destination string `json:"destination"`
+
+	// DueAt When somebody looks at it next. Absent where it waits for its predecessor or a person, or has ended.
+	DueAt   *time.Time `json:"due_at,omitempty"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+
+	// EventId The event, or another thing, that asked for it.
+	EventId openapi_types.UUID `json:"event_id"`
+
+	// Evidence What workers and people found out, oldest first.
+	Evidence []EffectEvidence `json:"evidence"`
+
+	// FirstSentAt When it was first sent so that it may have been executed.
+	FirstSentAt *time.Time         `json:"first_sent_at,omitempty"`
+	Id          openapi_types.UUID `json:"id"`
+
+	// IdempotencyKey What the destination knows it by. The same in every attempt.
+	IdempotencyKey openapi_types.UUID `json:"idempotency_key"`
+
+	// KeyValidUntil How long the destination remembers the key. Later it is never resent.
+	KeyValidUntil *time.Time `json:"key_valid_until,omitempty"`
+
+	// Lane What is kept in order within the order; a subscription for webhooks. Absent where that is the whole order.
+	Lane      *string `json:"lane,omitempty"`
+	LastError *string `json:"last_error,omitempty"`
+
+	// Moves What a person may do with it now.
+	Moves []EffectMove `json:"moves"`
+
+	// Operation Of the destination, such as `authorize`.
+	Operation string             `json:"operation"`
+	OrderId   openapi_types.UUID `json:"order_id"`
+
+	// Owner The worker that has it until `due_at`.
+	Owner *string `json:"owner,omitempty"`
+
+	// Required Whether the order waits for it.
+	Required bool `json:"required"`
+
+	// Reverts The operation that it undoes. Where that was not executed there is nothing to do.
+	Reverts *string `json:"reverts,omitempty"`
+
+	// State `pending` is not sent, or certainly not executed; `in_flight` is under way; `unknown` was sent and nobody heard whether
+	// it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
+	State    EffectState        `json:"state"`
+	TenantId openapi_types.UUID `json:"tenant_id"`
+}
+
+// EffectEvidence defines model for EffectEvidence.
+type EffectEvidence struct {
+	// Absent The person was told by the destination that it never executed the key.
+	Absent *bool `json:"absent,omitempty"`
+
+	// Actor The person who moved it.
+	Actor *string `json:"actor,omitempty"`
+
+	// Asked Nothing was sent; the destination was asked about the key.
+	Asked  *bool     `json:"asked,omitempty"`
+	At     time.Time `json:"at"`
+	Detail *string   `json:"detail,omitempty"`
+
+	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	Move *EffectMove `json:"move,omitempty"`
+
+	// Owner The worker.
+	Owner  *string `json:"owner,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+
+	// Status The destination's status.
+	Status *int32 `json:"status,omitempty"`
+
+	// Token Of the taking.
+	Token int64 `json:"token"`
+
+	// Verdict What the answer, or the lack of one, says: `done`, `refused`, `not_executed`, `impossible`, `ambiguous` or `absent`.
+	Verdict *string `json:"verdict,omitempty"`
+}
+
+// EffectMove `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+type EffectMove string
+
+// EffectPage defines model for EffectPage.
+type EffectPage struct {
+	Effects []Effect `json:"effects"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// EffectState `pending` is not sent, or certainly not executed; `in_flight` is under way; `unknown` was sent and nobody heard whether
+// it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
+type EffectState string
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query, a header's plain name.
@@ -2228,6 +2405,26 @@ type OrderStatus string
 // OrderUnprocessable defines model for OrderUnprocessable.
 type OrderUnprocessable struct {
 	union json.RawMessage
+}
+
+// Outbox defines model for Outbox.
+type Outbox struct {
+	// Oldest The first that will be dispatched.
+	Oldest []OutboxEvent `json:"oldest"`
+
+	// Undispatched Events that wait, counted up to 10 000.
+	Undispatched int64 `json:"undispatched"`
+}
+
+// OutboxEvent defines model for OutboxEvent.
+type OutboxEvent struct {
+	AggregateId   openapi_types.UUID `json:"aggregate_id"`
+	AggregateType string             `json:"aggregate_type"`
+	Id            openapi_types.UUID `json:"id"`
+	OccurredAt    time.Time          `json:"occurred_at"`
+	TenantId      openapi_types.UUID `json:"tenant_id"`
+	Type          string             `json:"type"`
+	Version       int64              `json:"version"`
 }
 
 // PlaceOrder defines model for PlaceOrder.
@@ -3753,6 +3950,29 @@ type ReasonedChange struct {
 	Reason Reason `json:"reason"`
 }
 
+// ResolveEffect defines model for ResolveEffect.
+type ResolveEffect struct {
+	// Absent For `resend`: the destination was asked, and is certain that it never executed the key.
+	Absent *bool `json:"absent,omitempty"`
+
+	// Evidence How you know, such as the destination's own reference. Every move but `retry_now` needs it. No secrets.
+	Evidence *string `json:"evidence,omitempty"`
+
+	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	Move EffectMove `json:"move"`
+
+	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
+	Reason Reason `json:"reason"`
+}
+
+// ResolveEffectConflict defines model for ResolveEffectConflict.
+type ResolveEffectConflict struct {
+	union json.RawMessage
+}
+
 // RotateAPIKey defines model for RotateAPIKey.
 type RotateAPIKey struct {
 	// ExpiresAt When the new key ends by itself. Without it never.
@@ -3808,6 +4028,9 @@ type ApiKeyId = openapi_types.UUID
 
 // ApiVersion defines model for ApiVersion.
 type ApiVersion string
+
+// EffectId defines model for EffectId.
+type EffectId = openapi_types.UUID
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -3888,6 +4111,27 @@ type GetIdempotencyKeyParams struct {
 type ListAuditLogParams struct {
 	// TenantId Only changes of this tenant and its things.
 	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListEffectsParams defines parameters for ListEffects.
+type ListEffectsParams struct {
+	// TenantId Only effects of this tenant.
+	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
+
+	// State Only effects in this state.
+	State *EffectState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Destination Only effects at this destination.
+	Destination *string `form:"destination,omitempty" json:"destination,omitempty"`
+
+	// OrderId Only effects of this order.
+	OrderId *openapi_types.UUID `form:"order_id,omitempty" json:"order_id,omitempty"`
 
 	// PageSize How many a page holds at most.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
@@ -4025,6 +4269,24 @@ type DeactivateTenantParams struct {
 // DeactivateTenantParamsAPIVersion defines parameters for DeactivateTenant.
 type DeactivateTenantParamsAPIVersion string
 
+// ResolveEffectParams defines parameters for ResolveEffect.
+type ResolveEffectParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *ResolveEffectParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// ResolveEffectParamsAPIVersion defines parameters for ResolveEffect.
+type ResolveEffectParamsAPIVersion string
+
 // ListPrincipalsParams defines parameters for ListPrincipals.
 type ListPrincipalsParams struct {
 	// PageSize How many a page holds at most.
@@ -4159,6 +4421,9 @@ type RotateAPIKeyJSONRequestBody = RotateAPIKey
 
 // DeactivateTenantJSONRequestBody defines body for DeactivateTenant for application/json ContentType.
 type DeactivateTenantJSONRequestBody = ReasonedChange
+
+// ResolveEffectJSONRequestBody defines body for ResolveEffect for application/json ContentType.
+type ResolveEffectJSONRequestBody = ResolveEffect
 
 // CreatePrincipalJSONRequestBody defines body for CreatePrincipal for application/json ContentType.
 type CreatePrincipalJSONRequestBody = CreatePrincipal
@@ -5578,6 +5843,143 @@ func (t *PutOrderConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemIdempotencyKeyReused returns the union data inside the ResolveEffectConflict as a ProblemIdempotencyKeyReused
+func (t ResolveEffectConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the ResolveEffectConflict as the provided ProblemIdempotencyKeyReused
+func (t *ResolveEffectConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemIdempotencyKeyReused
+func (t *ResolveEffectConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the ResolveEffectConflict as a ProblemIdempotencyInProgress
+func (t ResolveEffectConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the ResolveEffectConflict as the provided ProblemIdempotencyInProgress
+func (t *ResolveEffectConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemIdempotencyInProgress
+func (t *ResolveEffectConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemEffectNotMovable returns the union data inside the ResolveEffectConflict as a ProblemEffectNotMovable
+func (t ResolveEffectConflict) AsProblemEffectNotMovable() (ProblemEffectNotMovable, error) {
+	var body ProblemEffectNotMovable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemEffectNotMovable overwrites any union data inside the ResolveEffectConflict as the provided ProblemEffectNotMovable
+func (t *ResolveEffectConflict) FromProblemEffectNotMovable(v ProblemEffectNotMovable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"effect_not_movable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemEffectNotMovable performs a merge with any union data inside the ResolveEffectConflict, using the provided ProblemEffectNotMovable
+func (t *ResolveEffectConflict) MergeProblemEffectNotMovable(v ProblemEffectNotMovable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"effect_not_movable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ResolveEffectConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ResolveEffectConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "effect_not_movable":
+		return t.AsProblemEffectNotMovable()
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ResolveEffectConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ResolveEffectConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -5702,6 +6104,12 @@ type ServerInterface interface {
 	// ListAuditLog List what operators changed, newest first
 	// (GET /ops/audit-log)
 	ListAuditLog(w http.ResponseWriter, r *http.Request, params ListAuditLogParams)
+	// ListEffects List calls to the outside, newest first
+	// (GET /ops/effects)
+	ListEffects(w http.ResponseWriter, r *http.Request, params ListEffectsParams)
+	// GetOutbox How far the events are behind, with the oldest of them
+	// (GET /ops/outbox)
+	GetOutbox(w http.ResponseWriter, r *http.Request)
 	// ListTenants List all tenants, newest first
 	// (GET /ops/tenants)
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
@@ -5726,6 +6134,12 @@ type ServerInterface interface {
 	// DeactivateTenant Let no credential of a tenant count any more
 	// (POST /ops/tenants/{tenantId}/deactivate)
 	DeactivateTenant(w http.ResponseWriter, r *http.Request, tenantId TenantId, params DeactivateTenantParams)
+	// GetEffect Read one call to the outside, with its evidence and what may be done with it
+	// (GET /ops/tenants/{tenantId}/effects/{effectId})
+	GetEffect(w http.ResponseWriter, r *http.Request, tenantId TenantId, effectId EffectId)
+	// ResolveEffect Decide what became of a call to the outside, or have it looked at again
+	// (POST /ops/tenants/{tenantId}/effects/{effectId}/resolve)
+	ResolveEffect(w http.ResponseWriter, r *http.Request, tenantId TenantId, effectId EffectId, params ResolveEffectParams)
 	// ListPrincipals List a tenant's principals, newest first
 	// (GET /ops/tenants/{tenantId}/principals)
 	ListPrincipals(w http.ResponseWriter, r *http.Request, tenantId TenantId, params ListPrincipalsParams)
@@ -5953,6 +6367,118 @@ func (siw *ServerInterfaceWrapper) ListAuditLog(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAuditLog(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListEffects operation middleware
+func (siw *ServerInterfaceWrapper) ListEffects(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEffectsParams
+
+	// ------------- Optional query parameter "tenant_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantId, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "destination" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "destination", r.URL.Query(), &params.Destination, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "destination"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "destination", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "order_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order_id", r.URL.Query(), &params.OrderId, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEffects(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOutbox operation middleware
+func (siw *ServerInterfaceWrapper) GetOutbox(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOutbox(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6628,6 +7154,142 @@ func (siw *ServerInterfaceWrapper) DeactivateTenant(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.DeactivateTenant(w, r, tenantId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetEffect operation middleware
+func (siw *ServerInterfaceWrapper) GetEffect(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenantId" -------------
+	var tenantId TenantId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenantId", r.PathValue("tenantId"), &tenantId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenantId", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "effectId" -------------
+	var effectId EffectId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "effectId", r.PathValue("effectId"), &effectId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "effectId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetEffect(w, r, tenantId, effectId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResolveEffect operation middleware
+func (siw *ServerInterfaceWrapper) ResolveEffect(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenantId" -------------
+	var tenantId TenantId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenantId", r.PathValue("tenantId"), &tenantId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenantId", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "effectId" -------------
+	var effectId EffectId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "effectId", r.PathValue("effectId"), &effectId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "effectId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResolveEffectParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion ResolveEffectParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResolveEffect(w, r, tenantId, effectId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7439,6 +8101,10 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/api-keys/{apiKeyId}/rotate", wrapper.RotateAPIKey)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/api-keys/{apiKeyId}/revoke", wrapper.RevokeAPIKey)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/audit-log", wrapper.ListAuditLog)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/effects", wrapper.ListEffects)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/tenants/{tenantId}/effects/{effectId}", wrapper.GetEffect)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/effects/{effectId}/resolve", wrapper.ResolveEffect)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/outbox", wrapper.GetOutbox)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/livez", wrapper.GetLiveness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/readyz", wrapper.GetReadiness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/openapi.yaml", wrapper.GetSpecification)
@@ -8396,6 +9062,251 @@ type ListAuditLogdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAuditLogdefaultApplicationProblemPlusJSONResponse) VisitListAuditLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffectsRequestObject struct {
+	Params ListEffectsParams
+}
+
+type ListEffectsResponseObject interface {
+	VisitListEffectsResponse(w http.ResponseWriter) error
+}
+
+type ListEffects200JSONResponse EffectPage
+
+func (response ListEffects200JSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects400ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects401ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects403ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects422ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects500ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffects503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListEffects503ApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEffectsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListEffectsdefaultApplicationProblemPlusJSONResponse) VisitListEffectsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutboxRequestObject struct {
+}
+
+type GetOutboxResponseObject interface {
+	VisitGetOutboxResponse(w http.ResponseWriter) error
+}
+
+type GetOutbox200JSONResponse Outbox
+
+func (response GetOutbox200JSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutbox401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response GetOutbox401ApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutbox403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response GetOutbox403ApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutbox500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetOutbox500ApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutbox503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetOutbox503ApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOutboxdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOutboxdefaultApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10228,6 +11139,406 @@ type DeactivateTenantdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DeactivateTenantdefaultApplicationProblemPlusJSONResponse) VisitDeactivateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffectRequestObject struct {
+	TenantId TenantId `json:"tenantId"`
+	EffectId EffectId `json:"effectId"`
+}
+
+type GetEffectResponseObject interface {
+	VisitGetEffectResponse(w http.ResponseWriter) error
+}
+
+type GetEffect200JSONResponse Effect
+
+func (response GetEffect200JSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect400ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect401ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect403ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect404ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect500ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffect503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetEffect503ApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEffectdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetEffectdefaultApplicationProblemPlusJSONResponse) VisitGetEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffectRequestObject struct {
+	TenantId TenantId `json:"tenantId"`
+	EffectId EffectId `json:"effectId"`
+	Params   ResolveEffectParams
+	Body     *ResolveEffectJSONRequestBody
+}
+
+type ResolveEffectResponseObject interface {
+	VisitResolveEffectResponse(w http.ResponseWriter) error
+}
+
+type ResolveEffect200ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type ResolveEffect200JSONResponse struct {
+	Body    Effect
+	Headers ResolveEffect200ResponseHeaders
+}
+
+func (response ResolveEffect200JSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect400ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect401ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect403ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect404ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect408ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect409ResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+type ResolveEffect409ApplicationProblemPlusJSONResponse struct {
+	Body    ResolveEffectConflict
+	Headers ResolveEffect409ResponseHeaders
+}
+
+func (response ResolveEffect409ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect413ApplicationProblemPlusJSONResponse struct {
+	BodyTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect413ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect415ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect422ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect500ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffect503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ResolveEffect503ApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveEffectdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ResolveEffectdefaultApplicationProblemPlusJSONResponse) VisitResolveEffectResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12110,6 +13421,12 @@ type StrictServerInterface interface {
 	// ListAuditLog List what operators changed, newest first
 	// (GET /ops/audit-log)
 	ListAuditLog(ctx context.Context, request ListAuditLogRequestObject) (ListAuditLogResponseObject, error)
+	// ListEffects List calls to the outside, newest first
+	// (GET /ops/effects)
+	ListEffects(ctx context.Context, request ListEffectsRequestObject) (ListEffectsResponseObject, error)
+	// GetOutbox How far the events are behind, with the oldest of them
+	// (GET /ops/outbox)
+	GetOutbox(ctx context.Context, request GetOutboxRequestObject) (GetOutboxResponseObject, error)
 	// ListTenants List all tenants, newest first
 	// (GET /ops/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
@@ -12134,6 +13451,12 @@ type StrictServerInterface interface {
 	// DeactivateTenant Let no credential of a tenant count any more
 	// (POST /ops/tenants/{tenantId}/deactivate)
 	DeactivateTenant(ctx context.Context, request DeactivateTenantRequestObject) (DeactivateTenantResponseObject, error)
+	// GetEffect Read one call to the outside, with its evidence and what may be done with it
+	// (GET /ops/tenants/{tenantId}/effects/{effectId})
+	GetEffect(ctx context.Context, request GetEffectRequestObject) (GetEffectResponseObject, error)
+	// ResolveEffect Decide what became of a call to the outside, or have it looked at again
+	// (POST /ops/tenants/{tenantId}/effects/{effectId}/resolve)
+	ResolveEffect(ctx context.Context, request ResolveEffectRequestObject) (ResolveEffectResponseObject, error)
 	// ListPrincipals List a tenant's principals, newest first
 	// (GET /ops/tenants/{tenantId}/principals)
 	ListPrincipals(ctx context.Context, request ListPrincipalsRequestObject) (ListPrincipalsResponseObject, error)
@@ -12382,6 +13705,56 @@ func (sh *strictHandler) ListAuditLog(w http.ResponseWriter, r *http.Request, pa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAuditLogResponseObject); ok {
 		if err := validResponse.VisitListAuditLogResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListEffects operation middleware
+func (sh *strictHandler) ListEffects(w http.ResponseWriter, r *http.Request, params ListEffectsParams) {
+	var request ListEffectsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEffects(ctx, request.(ListEffectsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEffects")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEffectsResponseObject); ok {
+		if err := validResponse.VisitListEffectsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOutbox operation middleware
+func (sh *strictHandler) GetOutbox(w http.ResponseWriter, r *http.Request) {
+	var request GetOutboxRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOutbox(ctx, request.(GetOutboxRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOutbox")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOutboxResponseObject); ok {
+		if err := validResponse.VisitGetOutboxResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12640,6 +14013,68 @@ func (sh *strictHandler) DeactivateTenant(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(DeactivateTenantResponseObject); ok {
 		if err := validResponse.VisitDeactivateTenantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetEffect operation middleware
+func (sh *strictHandler) GetEffect(w http.ResponseWriter, r *http.Request, tenantId TenantId, effectId EffectId) {
+	var request GetEffectRequestObject
+
+	request.TenantId = tenantId
+	request.EffectId = effectId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetEffect(ctx, request.(GetEffectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetEffect")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetEffectResponseObject); ok {
+		if err := validResponse.VisitGetEffectResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResolveEffect operation middleware
+func (sh *strictHandler) ResolveEffect(w http.ResponseWriter, r *http.Request, tenantId TenantId, effectId EffectId, params ResolveEffectParams) {
+	var request ResolveEffectRequestObject
+
+	request.TenantId = tenantId
+	request.EffectId = effectId
+	request.Params = params
+
+	var body ResolveEffectJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResolveEffect(ctx, request.(ResolveEffectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResolveEffect")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResolveEffectResponseObject); ok {
+		if err := validResponse.VisitResolveEffectResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

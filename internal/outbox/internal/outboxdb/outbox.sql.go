@@ -32,6 +32,19 @@ func (q *Queries) AreEventsWaiting(ctx context.Context, db DBTX, arg AreEventsWa
 	return exists, err
 }
 
+const countUndispatched = `-- name: CountUndispatched :one
+SELECT count(*) FROM (SELECT FROM outbox_events WHERE dispatched_at IS NULL LIMIT $1) AS waiting
+`
+
+// The operators' look over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) CountUndispatched(ctx context.Context, db DBTX, most int32) (int64, error) {
+	row := db.QueryRow(ctx, countUndispatched, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const insertEvent = `-- name: InsertEvent :exec
 INSERT INTO outbox_events (
     tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
@@ -68,6 +81,53 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 		arg.OccurredAt,
 	)
 	return err
+}
+
+const listOldestUndispatched = `-- name: ListOldestUndispatched :many
+SELECT tenant_id, id, aggregate_type, aggregate_id, version, type, occurred_at
+FROM outbox_events WHERE dispatched_at IS NULL
+ORDER BY aggregate_id, version LIMIT $1
+`
+
+type ListOldestUndispatchedRow struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	AggregateType string
+	AggregateID   uuid.UUID
+	Version       int64
+	Type          string
+	OccurredAt    time.Time
+}
+
+// In the order of their dispatch.
+// The operators' look over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) ListOldestUndispatched(ctx context.Context, db DBTX, most int32) ([]ListOldestUndispatchedRow, error) {
+	rows, err := db.Query(ctx, listOldestUndispatched, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOldestUndispatchedRow
+	for rows.Next() {
+		var i ListOldestUndispatchedRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.AggregateType,
+			&i.AggregateID,
+			&i.Version,
+			&i.Type,
+			&i.OccurredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listUndispatched = `-- name: ListUndispatched :many
