@@ -150,18 +150,16 @@ func (f *fixture) add(p plan) uuid.UUID {
 	return id
 }
 
-func (f *fixture) exec(sql string, args ...any) int64 {
+func (f *fixture) exec(sql string, args ...any) {
 	f.t.Helper()
-	tag, err := f.watch.Exec(f.t.Context(), sql, args...)
-	if err != nil {
+	if _, err := f.watch.Exec(f.t.Context(), sql, args...); err != nil {
 		f.t.Fatal(err)
 	}
-	return tag.RowsAffected()
 }
 
-func (f *fixture) count(sql string, args ...any) (n int64) {
+func (f *fixture) count(sql string) (n int64) {
 	f.t.Helper()
-	if err := f.watch.QueryRow(f.t.Context(), sql, args...).Scan(&n); err != nil {
+	if err := f.watch.QueryRow(f.t.Context(), sql).Scan(&n); err != nil {
 		f.t.Fatal(err)
 	}
 	return n
@@ -211,12 +209,12 @@ func (f *fixture) awaitState(id uuid.UUID, state effects.State) effects.Effect {
 }
 
 // hurry ends every pause, and expire every lease.
-func (f *fixture) hurry() int64 {
-	return f.exec("UPDATE effects SET due_at = now() WHERE due_at IS NOT NULL AND owner IS NULL")
+func (f *fixture) hurry() {
+	f.exec("UPDATE effects SET due_at = now() WHERE due_at IS NOT NULL AND owner IS NULL")
 }
 
-func (f *fixture) expire() int64 {
-	return f.exec("UPDATE effects SET due_at = now() WHERE due_at IS NOT NULL AND owner IS NOT NULL")
+func (f *fixture) expire() {
+	f.exec("UPDATE effects SET due_at = now() WHERE due_at IS NOT NULL AND owner IS NOT NULL")
 }
 
 // outside is somebody else's service: it executes a key once, or each time, and answers as it is told.

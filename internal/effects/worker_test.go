@@ -198,6 +198,34 @@ func TestOwnLateAnswerIsRefused(t *testing.T) {
 	}
 }
 
+// The same where the effect stands in the same state for both: what tells them apart is the token alone.
+func TestLateAnswerIsRefusedThoughTheStateIsTheSame(t *testing.T) {
+	t.Parallel()
+	f, out := setup(t), newOutside(t)
+	held, release := make(chan int, 2), []chan struct{}{make(chan struct{}), make(chan struct{})}
+	out.answer = func(w http.ResponseWriter, _ *http.Request, nth int) {
+		held <- nth
+		<-release[nth-1]
+		if nth == 1 {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+	}
+	id := f.in(effects.Unknown, true)
+	f.hurry()
+	w := f.worker(f.options(), out.destination("payment", effects.Idempotent))
+	f.run(w)
+	<-held
+	f.expire()
+	<-held // both have it as unknown now, by their own account
+	close(release[0])
+	f.await("the late answer to be refused", func() bool { return w.Counts().Fenced == 1 })
+	if e := f.find(id); e.State != effects.Unknown || e.Owner == nil || len(f.told()) != 0 {
+		t.Errorf("while the other call is under way: %s of %v", e.State, e.Owner)
+	}
+	close(release[1])
+	f.awaitState(id, effects.Succeeded)
+}
+
 // Case 36. Twelve workers try what cannot succeed as often as one would: once for each backoff, and no more in all than
 // it may be tried.
 func TestTwelveWorkersMakeOneAttemptPerBackoff(t *testing.T) {

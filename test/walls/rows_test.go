@@ -56,7 +56,7 @@ var theirs = map[string]any{
 	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
 	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
 	"ReadEffectState.operation": "authorize",
-	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
+	"ActivateEffect.id":         blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
