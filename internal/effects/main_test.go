@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 
 // fixture is a database with effects, and workers of it.
 type fixture struct {
-	t      *testing.T
+	t      testing.TB
 	url    string
 	db     *postgres.DB
 	watch  *pgxpool.Pool // the owner's sessions, for what the tests look at and move
@@ -38,15 +38,15 @@ type fixture struct {
 	ended []effects.Effect // what the hook was told of, in committed and in undone units
 }
 
-func setup(t *testing.T) *fixture {
-	t.Helper()
-	f := &fixture{t: t, url: postgrestest.URL(t), tenant: newID(t)}
+func setup(tb testing.TB) *fixture {
+	tb.Helper()
+	f := &fixture{t: tb, url: postgrestest.URL(tb), tenant: newID(tb)}
 	f.db = f.open()
-	watch, err := pgxpool.New(t.Context(), f.url)
+	watch, err := pgxpool.New(tb.Context(), f.url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(watch.Close)
+	tb.Cleanup(watch.Close)
 	f.watch = watch
 	return f
 }
