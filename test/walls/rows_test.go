@@ -15,8 +15,10 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
-const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
-const nobody = "00000000-0000-0000-0000-000000000000"
+const (
+	theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
+	nobody     = "00000000-0000-0000-0000-000000000000"
+)
 
 // Two more effects: one of each tenant, of the same id, that waits for another; and one that the victim alone has in doubt.
 const blockedID, doubtfulID = "0193b1f0-0000-7000-8000-00000000000e", "0193b1f0-0000-7000-8000-00000000000f"
@@ -68,7 +70,7 @@ var theirs = map[string]any{
 	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
 	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
 	"ReadEffectState.operation": "authorize",
-	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
+	"ActivateEffect.id":         blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
