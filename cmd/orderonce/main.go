@@ -40,7 +40,7 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
+	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(), webhooksCommand(),
 		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }
