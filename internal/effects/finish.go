@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"orderonce/internal/effects/internal/effectsdb"
+	"orderonce/internal/faultpoint"
 	"orderonce/internal/postgres"
 )
 
@@ -106,15 +107,18 @@ func (w *Worker) write(ctx context.Context, t taking, o outcome) (woken bool, er
 		if errors.Is(err, pgx.ErrNoRows) {
 			return w.lost(ctx, db, t, o)
 		}
-		if err != nil || !o.state.definite() {
-			return err
+		if err == nil && o.state.definite() {
+			woken, err = settle(ctx, tx, db, effectOf(row), w.options.Ended)
 		}
-		woken, err = settle(ctx, tx, db, effectOf(row), w.options.Ended)
+		if err == nil {
+			faultpoint.Hit(faultpoint.BeforeFinish)
+		}
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("finish effect %s: %w", t.ID, err)
 	}
+	faultpoint.Hit(faultpoint.AfterFinish)
 	return woken, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"orderonce/internal/effects/internal/effectsdb"
+	"orderonce/internal/faultpoint"
 	"orderonce/internal/postgres"
 )
 
@@ -123,7 +124,10 @@ func (w *Worker) call(ctx context.Context, l *line, t taking, s step) (result Re
 		return l.Query(ctx, t.Effect)
 	}
 	w.counts.sent.Add(1)
-	return l.Send(ctx, t.Effect)
+	faultpoint.Hit(faultpoint.BeforeSend)
+	result = l.Send(ctx, t.Effect)
+	faultpoint.Hit(faultpoint.AfterAnswer)
+	return result
 }
 
 // judge makes of a result what is written.

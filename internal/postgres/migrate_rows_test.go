@@ -59,6 +59,13 @@ var goodRows = []struct {
 		"order_id": someID, "version": "1", "idempotency_key": someID, "request": `'\x7b7d'`,
 		"request_hash": "decode(repeat('00', 32), 'hex')", "required": "true", "state": "'pending'", "created_at": "now()",
 	}},
+	{"reconciliation_findings", row{
+		"tenant_id": someTenant, "id": someID, "destination": "'payment'", "kind": "'success_denied'", "idempotency_key": "'key'",
+		"order_id": someID, "operation": "'authorize'", "details": "'{}'", "found_at": "now()",
+	}},
+	{"reconciliation_looks", row{
+		"destination": "'payment'", "listed_until": "now()", "ended_until": "now()", "next_at": "now()",
+	}},
 	{"webhook_subscriptions", row{
 		"tenant_id": someTenant, "id": someID, "name": "'erp'", "url": "'https://erp.example/'", "event_types": "'{}'", "created_at": "now()",
 	}},
@@ -140,6 +147,9 @@ var badRows = map[string][]row{
 	"effects_end":             {{"state": "'succeeded'"}, {"state": "'failed'"}, {"ended_at": "now()"}},
 	"audit_log_reason_length": {{"reason": "''"}, {"reason": "'no'"}, {"reason": "repeat('r', 501)"}},
 	"api_keys_hash_length":    {{"secret_hash": `'\x'`}, {"secret_hash": "decode(repeat('00', 31), 'hex')"}, {"secret_hash": "decode(repeat('00', 33), 'hex')"}}, //nolint:gosec // hashes of nothing
+
+	"reconciliation_findings_kind":       {{"kind": "''"}, {"kind": "'odd'"}},
+	"reconciliation_findings_key_length": {{"idempotency_key": "repeat('k', 256)"}},
 
 	"coupons_kind":          {{"kind": "'half'", "percent": "NULL", "amount_minor": "1", "currency": "'EUR'"}},
 	"coupons_percent_range": {{"percent": "0"}, {"percent": "101"}, {"percent": "-1"}},

@@ -193,6 +193,36 @@ CREATE INDEX effects_open ON effects (tenant_id, order_id, destination, lane, ve
 -- What people and alarms look at.
 CREATE INDEX effects_in_doubt ON effects (state, id) WHERE state IN ('unknown', 'needs_human');
 
+-- Leads the check against what the destinations say to what has lately succeeded.
+CREATE INDEX effects_succeeded ON effects (destination, ended_at) WHERE state = 'succeeded';
+
+-- Where the effects and what a destination says it did disagree. For people: nothing here repairs by itself.
+CREATE TABLE reconciliation_findings (
+    tenant_id       uuid NOT NULL, -- the nil UUID where the destination does not say whose it is
+    id              uuid NOT NULL,
+    destination     text NOT NULL,
+    kind            text NOT NULL CONSTRAINT reconciliation_findings_kind CHECK (kind IN
+                        ('executed_twice', 'executed_without_effect', 'executed_but_failed', 'success_denied')),
+    idempotency_key text NOT NULL CONSTRAINT reconciliation_findings_key_length CHECK (char_length(idempotency_key) <= 255),
+    order_id        uuid NOT NULL, -- the nil UUID, likewise
+    operation       text NOT NULL,
+    details         jsonb NOT NULL,
+    found_at        timestamptz NOT NULL,
+    cleared_at      timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, destination, idempotency_key, kind)
+);
+-- What alarms count, and people look at.
+CREATE INDEX reconciliation_findings_open ON reconciliation_findings (destination, id) WHERE cleared_at IS NULL;
+
+-- How far each destination has been compared. Whoever moves next_at on has the next look to itself.
+CREATE TABLE reconciliation_looks (
+    destination  text PRIMARY KEY,
+    listed_until timestamptz NOT NULL, -- by the destination's clock
+    ended_until  timestamptz NOT NULL, -- by ours
+    next_at      timestamptz NOT NULL
+);
+
 -- Where a tenant wants its events sent. The URL is the tenant's word: what it leads to is judged at each connection.
 CREATE TABLE webhook_subscriptions (
     tenant_id       uuid NOT NULL,
@@ -304,6 +334,7 @@ GRANT SELECT (tenant_id, id, subscription_id, created_at, expires_at), INSERT, U
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     tenants, principals, api_keys, coupons, orders, outbox_events, effects, webhook_subscriptions, webhook_secrets,
     idempotency_requests TO orderonce_worker;
+GRANT SELECT, INSERT, UPDATE ON reconciliation_findings, reconciliation_looks TO orderonce_worker;
 GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
 
 DO $policies$
@@ -312,7 +343,7 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects',
-        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests'
+        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests', 'reconciliation_findings'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format(

@@ -20,8 +20,13 @@ const (
 	nobody     = "00000000-0000-0000-0000-000000000000"
 )
 
-// Two more effects: one of each tenant, of the same id, that waits for another; and one that the victim alone has in doubt.
-const blockedID, doubtfulID = "0193b1f0-0000-7000-8000-00000000000e", "0193b1f0-0000-7000-8000-00000000000f"
+// Three more effects: one of each tenant, of the same id, that waits for another; and two that the victim alone has, one
+// in doubt and one that has succeeded.
+const (
+	blockedID   = "0193b1f0-0000-7000-8000-00000000000e"
+	doubtfulID  = "0193b1f0-0000-7000-8000-00000000000f"
+	succeededID = "0193b1f0-0000-7000-8000-000000000010"
+)
 
 const (
 	theirName, absentName = "acme-0123456789abcdef", "absent-0123456789abcdef"
@@ -70,7 +75,11 @@ var theirs = map[string]any{
 	"last_error": "cut", "entry": "{}", "attempt_token": "0", "found": "pending", "state": "succeeded", "ListEffects.state": nil,
 	"due": "false", "if_remembered": "false", "if_paused": "false", "doubt": "needs_human",
 	"ReadEffectState.operation": "authorize",
-	"ActivateEffect.id":         blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
+	"back":                      "60000000", "forced": "true", "at": "2026-01-01Z", "listed_until": "2026-01-01Z", "ended_until": "2026-01-01Z",
+	"ListEffectsOfOperations.operations": "{authorize}",
+	"since":                              "2026-01-01Z", "until": "2200-01-01Z", "after_end": "2020-01-01Z", "after_id": "00000000-0000-0000-0000-000000000000",
+	"InsertFinding.kind": "executed_twice", "InsertFinding.id": absentID,
+	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -96,6 +105,7 @@ func (w *world) fill() {
 	w.tenant(victim, theirName, "2026-01-02Z")
 	w.tenant(intruder, "globex-0123456789abcdef", "2200-01-01Z")
 	w.tenant(third, "initech-0123456789abcdef", "2200-01-01Z")
+	w.exec("INSERT INTO reconciliation_looks VALUES ('payment', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z')")
 	for _, table := range w.strings(tablesOfTenants) {
 		if n := w.strings("SELECT count(DISTINCT tenant_id)::text FROM " + table); n[0] != "3" {
 			w.t.Fatalf("%s has rows of %s tenants: let (*world).tenant write one of each", table, n[0])
@@ -140,6 +150,13 @@ func (w *world) tenant(id, name, expires string) {
 				required, state, key_valid_until, created_at)
 			SELECT '$id', '` + doubtfulID + `', 'payment', 'doubt', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true,
 				'needs_human', '2200-01-01Z', now() WHERE '$id' = '` + victim + `'`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, first_sent_at, created_at, ended_at)
+			SELECT '$id', '` + succeededID + `', 'payment', 'done', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true,
+				'succeeded', '2026-01-01Z', '2026-01-01Z', '2026-01-02Z' WHERE '$id' = '` + victim + `'`,
+		`reconciliation_findings (tenant_id, id, destination, kind, idempotency_key, order_id, operation, details, found_at, cleared_at)
+			VALUES ('$id', '$id', 'payment', 'success_denied', '$id', '$id', 'authorize', '{}', now(),
+				CASE WHEN '$id' <> '` + victim + `' THEN now() END)`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,
