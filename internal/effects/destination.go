@@ -23,6 +23,10 @@ type Destination struct {
 	Concurrency int
 	// Timeout bounds one call.
 	Timeout time.Duration
+	// MaxAttempts and BackoffCap are the worker's where they are zero. A destination that others run, and that may be away
+	// for days, has more of both.
+	MaxAttempts int32
+	BackoffCap  time.Duration
 
 	// Plan says what events ask of it, in any order. The events are of any tenants; db sees all of them.
 	Plan func(ctx context.Context, db postgres.DBTX, events []outbox.Recorded) ([]Call, error)

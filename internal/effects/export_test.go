@@ -11,7 +11,7 @@ func KeyOf(i Identity, tenant uuid.UUID) uuid.UUID { return i.key(tenant) }
 
 // PauseOf is one draw of a pause.
 func PauseOf(o Options, attempts int32, wish time.Duration) time.Duration {
-	return o.pause(attempts, wish)
+	return o.pause(o.BackoffCap, attempts, wish)
 }
 
 // Clean is what is kept of a destination's words.

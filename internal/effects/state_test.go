@@ -178,6 +178,8 @@ func TestWorkerRefusesWhatItCannotKeep(t *testing.T) {
 		"no owner":                                                func(o *effects.Options, _ *effects.Destination) { o.Owner = "" },
 		"a negative pause":                                        func(o *effects.Options, _ *effects.Destination) { o.Poll = -1 },
 		"a cap below the base":                                    func(o *effects.Options, _ *effects.Destination) { o.BackoffCap = o.BackoffBase - 1 },
+		"a destination's negative attempts":                       func(_ *effects.Options, d *effects.Destination) { d.MaxAttempts = -1 },
+		"a destination's cap below the base":                      func(o *effects.Options, d *effects.Destination) { d.BackoffCap = o.BackoffBase - 1 },
 		"no concurrency":                                          func(_ *effects.Options, d *effects.Destination) { d.Concurrency = 0 },
 		"no way to send":                                          func(_ *effects.Options, d *effects.Destination) { d.Send = nil },
 		"the same name twice":                                     func(_ *effects.Options, d *effects.Destination) { d.Name = asked.Name },

@@ -76,7 +76,7 @@ func (l *line) turn(taken []taking, most int32, seen int64, last uuid.UUID) (mor
 
 // work does what may be done with an effect that was taken, and writes what came of it.
 func (w *Worker) work(calls context.Context, l *line, t taking) {
-	step, why := l.step(t, w.options.Margin, w.options.MaxAttempts)
+	step, why := l.step(t, w.options.Margin, l.MaxAttempts)
 	if step == giveUp {
 		w.finish(calls, l, t, outcome{state: NeedsHuman, entry: Entry{Detail: why}})
 		return
@@ -132,11 +132,11 @@ func (w *Worker) call(ctx context.Context, l *line, t taking, s step) (result Re
 // judge makes of a result what is written.
 func (w *Worker) judge(l *line, t taking, s step, r Result) outcome {
 	o := outcome{
-		state: l.land(t, r.Verdict, w.options.MaxAttempts), unsent: t.unsent(r.Verdict),
+		state: l.land(t, r.Verdict, l.MaxAttempts), unsent: t.unsent(r.Verdict),
 		entry: Entry{Verdict: r.Verdict, Asked: s == ask, Status: r.Status, Detail: r.Detail},
 	}
 	if o.state == Pending || o.state == Unknown {
-		pause := w.options.pause(t.Attempts, r.RetryAfter)
+		pause := w.options.pause(l.BackoffCap, t.Attempts, r.RetryAfter)
 		if l.Capability == Queryable && s == send {
 			pause = max(pause, l.Timeout) // what was cut here may still be on its way there: it is absent only after that
 		}

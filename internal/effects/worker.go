@@ -66,6 +66,7 @@ func NewWorker(db *postgres.DB, destinations []Destination, options Options) (*W
 	}
 	w := &Worker{db: db, options: options}
 	for _, d := range destinations {
+		d.MaxAttempts, d.BackoffCap = cmp.Or(d.MaxAttempts, options.MaxAttempts), cmp.Or(d.BackoffCap, options.BackoffCap)
 		w.lines = append(w.lines, &line{
 			Destination: &d, busy: make(chan struct{}, d.Concurrency), woken: make(chan struct{}, 1),
 			circuits: newCircuits(d.Name, options),
@@ -107,6 +108,8 @@ func (o *Options) check(destinations []Destination) error {
 		must(d.Send != nil && d.Concurrency > 0 && d.Timeout > 0, "effects: %s needs a Send, a concurrency and a time-out", d.Name)
 		must(o.Lease > d.Timeout+o.Finish, "effects: the lease %s is not longer than the time-out %s of %s and the %s to write its outcome",
 			o.Lease, d.Timeout, d.Name, o.Finish)
+		must(d.MaxAttempts >= 0 && (d.BackoffCap == 0 || d.BackoffCap >= o.BackoffBase),
+			"effects: %s has %d attempts, with pauses of up to %s", d.Name, d.MaxAttempts, d.BackoffCap)
 		switch d.Capability {
 		case Idempotent:
 			must(d.Retention > o.Margin, "effects: %s remembers a key for %s, which is not longer than the margin %s", d.Name, d.Retention, o.Margin)

@@ -28,6 +28,11 @@ const (
 	// DefaultTimeout bounds one delivery where nothing else is set.
 	DefaultTimeout = 15 * time.Second
 
+	// Within GiveUp an effect is tried about seventy times: fourteen in the first hours, and then every second hour or so. A
+	// person is asked only about what a receiver has refused for longer than that, while it took others.
+	maxAttempts = 80
+	backoffCap  = 4 * time.Hour
+
 	// bookkeeping bounds what is read before a delivery, and what is written after it.
 	bookkeeping = 2 * time.Second
 )
@@ -64,6 +69,7 @@ func (d *Deliveries) Destination() effects.Destination {
 	return effects.Destination{
 		Name: Name, Capability: effects.Idempotent, Retention: cloudevents.Remembered, Ordered: true,
 		Concurrency: d.config.Concurrency, Timeout: d.config.Timeout + 2*bookkeeping,
+		MaxAttempts: maxAttempts, BackoffCap: backoffCap,
 		Plan: d.plan, Send: d.send,
 	}
 }
