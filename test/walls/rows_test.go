@@ -72,7 +72,7 @@ var theirs = map[string]any{
 	"ReadEffectState.operation": "authorize",
 	"back":                      "60000000", "forced": "true", "at": "2026-01-01Z", "listed_until": "2026-01-01Z", "ended_until": "2026-01-01Z",
 	"ListEffectsOfOperations.operations": "{authorize}",
-	"since": "2026-01-01Z", "until": "2200-01-01Z", "after_end": "2020-01-01Z", "after_id": "00000000-0000-0000-0000-000000000000",
+	"since":                              "2026-01-01Z", "until": "2200-01-01Z", "after_end": "2020-01-01Z", "after_id": "00000000-0000-0000-0000-000000000000",
 	"InsertFinding.kind": "executed_twice", "InsertFinding.id": absentID,
 	"ActivateEffect.id": blockedID, "ListRememberedKeys.ids": "{" + doubtfulID + "}",
 }
