@@ -26,7 +26,7 @@ func devCommand() *cobra.Command {
 		Long: `Dev starts a PostgreSQL of its own (or takes --database-url), migrates it, makes two demo tenants (acme and
 globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), an operators' tenant with a
 key for /ops, and prints a curl to paste. The services that orders need (payment, inventory, notification) are played
-in the same process: see orderonce sandbox.
+in the same process (see orderonce sandbox), unless their URL is set, and so is the worker's part.
 
 Its data stay in --data over restarts and kill -9. With --drop-responses 30% that share of the answers to changing
 requests is cut after the commit, as a bad network would: the retry gets the first answer.`,
@@ -84,6 +84,15 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 		a.close()
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
+	c.Effects = c.Effects.played(play.url)
+	beside, err := newBackground(ctx, c, log)
+	if err != nil {
+		a.close()
+		return err
+	}
+	defer beside.close()
+	beside.dispatcher.Watch(a.db)
+	defer beside.start(ctx)()
 	return a.run(ctx, dropResponses(a.server, drop), failed, func(r ready) error {
 		r.SandboxURL, r.DatabaseURL, r.PIDs, r.Keys = play.url, c.DatabaseURL, pids, keys
 		printWelcome(cmd.OutOrStdout(), r, drop)
