@@ -78,6 +78,25 @@ func (w *world) wantEnd(kind sandbox.FaultKind, order uuid.UUID, capability effe
 	wantExact(w.t, order.String(), string(w.status(order)), w.services.counts())
 }
 
+// A service that refuses to undo what it did leaves it standing: an order that is rejected or cancelled is not done with,
+// and somebody has to know.
+func TestRefusalToUndoNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	w := setup(t, abilities{Capability: effects.Idempotent})
+	w.services.fault(sandbox.Fault{Kind: sandbox.Decline, Operation: "void"})
+	w.run()
+	order := w.place(orders.Item{SKU: "SOLD-OUT", Quantity: 1, UnitPriceMinor: 1})
+	w.settle()
+	all := w.effectsOf(order)
+	if state := all["payment void"].State; state != effects.NeedsHuman || w.status(order) != orders.Rejected {
+		t.Errorf("the void is %s, the order %s", state, w.status(order))
+	}
+	// What was refused in the first place has nothing to undo, and nobody is asked.
+	if state := all["inventory release"].State; state != effects.Succeeded || all["inventory release"].Attempts != 0 {
+		t.Errorf("the release is %s", state)
+	}
+}
+
 // wantExact checks that what was done for an order is what its end means: a confirmed one is paid and reserved, and of a
 // rejected or cancelled one everything that was done is undone, once, and nothing else is.
 func wantExact(t testing.TB, order, status string, counts map[string]counted) {
