@@ -83,13 +83,13 @@ func (d *Destination) step(t taking, margin time.Duration, most int32) (s step, 
 }
 
 // land is where a taken effect goes by what was found out. At the end of its attempts a person decides: nothing is
-// tried for ever, and nothing is dropped.
+// tried for ever, and nothing is dropped. So too where the destination refuses to undo what it did: it still stands.
 func (d *Destination) land(t taking, v Verdict, most int32) State {
 	to, known := after[t.State][v]
 	if !known { // the destination's code says what cannot be
 		to = Unknown
 	}
-	if to == Unknown && d.Capability == None || !to.definite() && t.Attempts >= most {
+	if to == Unknown && d.Capability == None || to == Failed && t.Reverts != nil || !to.definite() && t.Attempts >= most {
 		return NeedsHuman
 	}
 	return to
