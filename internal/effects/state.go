@@ -29,8 +29,8 @@ const (
 
 // after is the whole state machine of a worker: where an effect goes from a state, by what is found out. What is not in
 // it cannot happen. People move an effect by Moves.
-var after = map[State]map[Verdict]State{
-	InFlight: {
+var after = map[State]map[Verdict]State{ //nolint:exhaustive // the others are not a worker's
+	InFlight: { //nolint:exhaustive // nobody is asked about what is being sent
 		Done: Succeeded, Refused: Failed, NotExecuted: Pending, Impossible: NeedsHuman, Ambiguous: Unknown,
 	},
 	// An earlier sending may have been executed, so that this one's failure says nothing.
