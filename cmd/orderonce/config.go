@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"orderonce/internal/effects/cloudevents"
 	"orderonce/internal/identity/oidc"
 )
 
@@ -65,6 +66,15 @@ var settings = []setting{
 	{"notification-url", "", "notification service that hears what became of an order; none where empty"},
 	{"notification-capability", "idempotent:24h", "like payment-capability"},
 	{"notification-authorization", "", "the Authorization header that it wants"},
+	{"webhook-allow-private", "false", "whether webhooks may lead to private addresses, and be plain HTTP"},
+	{"nats-url", "", "NATS servers to publish events to, with commas between; none where empty"},
+	{"nats-credentials", "", "file with a NATS user's JWT and seed; none where empty"},
+	{"nats-stream", "orderonce", "JetStream stream that has to take the subjects"},
+	{"nats-prefix", "orderonce", "beginning of the subjects, before the tenant and the kind of event"},
+	{"kafka-brokers", "", "Kafka brokers to publish events to, as host:port with commas between; none where empty"},
+	{"kafka-topic", "orderonce", "topic that has to be there"},
+	{"kafka-tls", "false", "whether connections to the brokers are encrypted"},
+	{"event-source", cloudevents.DefaultSource, "source of the CloudEvents that leave"},
 	{"destination-timeout", "10s", "one call to a destination"},
 	{"effect-lease", "1m", "time after which another worker looks into a call that nobody has finished"},
 	{"effect-attempts", "12", "times that a call is taken up before it needs a person"},
@@ -77,7 +87,9 @@ var settings = []setting{
 }
 
 // secret says whether its value is shown to nobody.
-func (s setting) secret() bool { return strings.HasSuffix(s.name, "-authorization") }
+func (s setting) secret() bool {
+	return strings.HasSuffix(s.name, "-authorization") || s.name == "nats-url"
+}
 
 // config is the settings, checked.
 type config struct {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
-	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,12 +12,17 @@ import (
 
 	"orderonce/internal/effects"
 	"orderonce/internal/effects/downstream"
-	"orderonce/internal/sandbox"
+	"orderonce/internal/effects/kafka"
+	"orderonce/internal/effects/natsjs"
 )
 
 // effectsConfig is what the background does about events, and how.
 type effectsConfig struct {
 	Payment, Inventory, Notification *downstream.Config // nil where there is none
+	NATS                             natsjs.Config      // without a URL there is none
+	Kafka                            kafka.Config       // without brokers there is none
+	Source                           string             // of the CloudEvents
+	WebhookPrivate                   bool
 	Timeout, Lease                   time.Duration
 	Attempts                         int32
 	Concurrency                      int
@@ -34,6 +41,30 @@ func effectsConfigOf(
 		Attempts:       int32(number("effect-attempts", 1, 1000)), //nolint:gosec // in bounds
 		Concurrency:    int(number("effect-concurrency", 1, 1000)),
 		EventRetention: duration("event-retention"), EffectRetention: duration("effect-retention"),
+	}
+	c.Source = k.String("event-source")
+	boolean := func(name string) bool {
+		value, err := strconv.ParseBool(k.String(name))
+		if err != nil {
+			fail(name, errors.New("must be true or false"))
+		}
+		return value
+	}
+	c.WebhookPrivate = boolean("webhook-allow-private")
+	c.NATS = natsjs.Config{
+		URL: k.String("nats-url"), Credentials: k.String("nats-credentials"), Stream: k.String("nats-stream"),
+		Prefix: k.String("nats-prefix"), Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency,
+	}
+	c.Kafka = kafka.Config{Topic: k.String("kafka-topic"), Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency}
+	if brokers := k.String("kafka-brokers"); brokers != "" {
+		for broker := range strings.SplitSeq(brokers, ",") {
+			_, _, err := net.SplitHostPort(broker)
+			fail("kafka-brokers", err)
+			c.Kafka.Brokers = append(c.Kafka.Brokers, broker)
+		}
+	}
+	if boolean("kafka-tls") {
+		c.Kafka.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	service := func(name string) *downstream.Config {
 		capability, retention, asked, err := parseCapability(k.String(name + "-capability"))
@@ -89,34 +120,4 @@ func parseCapability(text string) (capability effects.Capability, retention time
 		}
 	}
 	return capability, retention, asked, nil
-}
-
-// played are the settings where the services are played at a URL, for those that have none of their own.
-func (c effectsConfig) played(url string) effectsConfig {
-	for _, service := range []**downstream.Config{&c.Payment, &c.Inventory, &c.Notification} {
-		if *service == nil {
-			*service = &downstream.Config{
-				URL: url, Capability: effects.Idempotent, Retention: time.Duration(sandbox.Default().Retention), Asked: true,
-				Timeout: c.Timeout, Concurrency: c.Concurrency,
-			}
-		}
-	}
-	return c
-}
-
-// destinations are those that there are.
-func (c effectsConfig) destinations() (all []effects.Destination, err error) {
-	for _, service := range []struct {
-		config *downstream.Config
-		open   func(downstream.Config) effects.Destination
-	}{{c.Payment, downstream.Payment}, {c.Inventory, downstream.Inventory}, {c.Notification, downstream.Notification}} {
-		if service.config == nil {
-			continue
-		}
-		if err := service.config.Check(); err != nil {
-			return nil, fmt.Errorf("destination: %w", err)
-		}
-		all = append(all, service.open(*service.config))
-	}
-	return all, nil
 }

@@ -44,7 +44,7 @@ requests is cut after the commit, as a bad network would: the retry gets the fir
 		},
 	}
 	addSettings(cmd)
-	for name, value := range map[string]string{"drain-delay": "0s", "log-level": "warn"} {
+	for name, value := range map[string]string{"drain-delay": "0s", "log-level": "warn", "webhook-allow-private": "true"} {
 		flag := cmd.Flags().Lookup(name)
 		flag.DefValue = value
 		_ = flag.Value.Set(value) // any string will do

@@ -50,7 +50,7 @@ func runWorker(cmd *cobra.Command, c config) error {
 		return err
 	}
 	defer w.close()
-	log.InfoContext(ctx, "ready", "destinations", len(w.destinations))
+	log.InfoContext(ctx, "ready", "destinations", len(w.destinations.all))
 	if err := writeReady(c.ReadyFile, ready{DebugURL: debugging.address(), PIDs: map[string]int{"worker": os.Getpid()}}); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func runWorker(cmd *cobra.Command, c config) error {
 // background is what is done about events, on a pool of its own.
 type background struct {
 	db           *postgres.DB
-	destinations []effects.Destination
+	destinations *destinations
 	dispatcher   *outbox.Dispatcher
 	worker       *effects.Worker
 	reconciler   *effects.Reconciler
@@ -74,26 +74,27 @@ func newBackground(ctx context.Context, c config, log *slog.Logger) (*background
 	if err != nil {
 		return nil, fmt.Errorf("name of this machine: %w", err)
 	}
-	destinations, err := c.Effects.destinations()
-	if err != nil {
-		return nil, err
-	}
 	db, err := openWorkers(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	b := &background{db: db, destinations: destinations}
-	b.worker, err = effects.NewWorker(db, destinations, effects.Options{
-		Owner: fmt.Sprintf("%s/%d", host, os.Getpid()), Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
-		MaxAttempts: c.Effects.Attempts, Ended: orders.Follow, Log: log,
-	})
+	open, err := c.Effects.open(db, log)
 	if err != nil {
 		db.Close()
 		return nil, err
 	}
+	b := &background{db: db, destinations: open}
+	b.worker, err = effects.NewWorker(db, open.all, effects.Options{
+		Owner: fmt.Sprintf("%s/%d", host, os.Getpid()), Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
+		MaxAttempts: c.Effects.Attempts, Ended: orders.Follow, Log: log,
+	})
+	if err != nil {
+		b.close()
+		return nil, err
+	}
 	b.worker.Watch(db)
-	b.dispatcher = outbox.NewDispatcher(db, effects.NewPlanner(orders.Follow, destinations...).FanOut, log)
-	b.reconciler = effects.NewReconciler(db, destinations, effects.Windows{}, log)
+	b.dispatcher = outbox.NewDispatcher(db, effects.NewPlanner(orders.Follow, open.all...).FanOut, log)
+	b.reconciler = effects.NewReconciler(db, open.all, effects.Windows{}, log)
 	b.pruning = []*postgres.Sweep{
 		outbox.Pruning(db, c.Effects.EventRetention, log), effects.Pruning(db, c.Effects.EffectRetention, log),
 	}
@@ -126,4 +127,7 @@ func (b *background) start(ctx context.Context) (stop func()) {
 	}
 }
 
-func (b *background) close() { b.db.Close() }
+func (b *background) close() {
+	b.destinations.end()
+	b.db.Close()
+}

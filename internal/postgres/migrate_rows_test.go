@@ -66,6 +66,12 @@ var goodRows = []struct {
 	{"reconciliation_looks", row{
 		"destination": "'payment'", "listed_until": "now()", "ended_until": "now()", "next_at": "now()",
 	}},
+	{"webhook_subscriptions", row{
+		"tenant_id": someTenant, "id": someID, "name": "'erp'", "url": "'https://erp.example/'", "event_types": "'{}'", "created_at": "now()",
+	}},
+	{"webhook_secrets", row{ //nolint:gosec // a secret of nothing
+		"tenant_id": someTenant, "id": someID, "subscription_id": someID, "secret": "decode(repeat('00', 32), 'hex')", "created_at": "now()",
+	}},
 	{"idempotency_requests", row{
 		"tenant_id": someTenant, "principal_id": somePrincipal, "operation": "'createOrder'",
 		"idempotency_key": "'0123456789abcdef'", "fingerprint": "decode(repeat('00', 32), 'hex')", "fingerprint_version": "1",
@@ -169,6 +175,13 @@ var badRows = map[string][]row{
 		{"total_minor": "1"},
 		{"subtotal_minor": "-1", "discount_minor": "0", "total_minor": "-1"},
 	},
+
+	"webhook_subscriptions_name_form": {
+		{"name": "''"}, {"name": "'Erp'"}, {"name": "'-erp'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"},
+	},
+	"webhook_subscriptions_url_length": {{"url": "''"}, {"url": "repeat('u', 2049)"}},
+	"webhook_subscriptions_disabled":   {{"active": "false"}, {"disabled_reason": "'gone'"}},
+	"webhook_secrets_length":           {{"secret": `'\x'`}, {"secret": "decode(repeat('00', 23), 'hex')"}, {"secret": "decode(repeat('00', 65), 'hex')"}}, //nolint:gosec // secrets of nothing
 
 	"idempotency_requests_result_whole": {
 		{"response_status": "NULL"},

@@ -223,6 +223,39 @@ CREATE TABLE reconciliation_looks (
     next_at      timestamptz NOT NULL
 );
 
+-- Where a tenant wants its events sent. The URL is the tenant's word: what it leads to is judged at each connection.
+CREATE TABLE webhook_subscriptions (
+    tenant_id       uuid NOT NULL,
+    id              uuid NOT NULL,
+    -- What makes subscribing idempotent: a retry finds the name taken.
+    name            text NOT NULL CONSTRAINT webhook_subscriptions_name_form CHECK (name ~ '^[a-z0-9][a-z0-9.-]{0,62}$'),
+    url             text NOT NULL CONSTRAINT webhook_subscriptions_url_length CHECK (length(url) BETWEEN 1 AND 2048),
+    event_types     text[] NOT NULL, -- none of them: all
+    active          boolean NOT NULL DEFAULT true,
+    disabled_reason text,
+    -- Since when no delivery has reached the receiver; NULL while they do.
+    failing_since   timestamptz,
+    created_at      timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name),
+    CONSTRAINT webhook_subscriptions_disabled CHECK (active = (disabled_reason IS NULL))
+);
+
+-- Deliveries are signed with each that lives, so that a receiver may change from one to the next in its own time. A
+-- signature needs the secret itself: no hash would do, and the requests' role may not read it.
+CREATE TABLE webhook_secrets (
+    tenant_id       uuid NOT NULL,
+    id              uuid NOT NULL,
+    subscription_id uuid NOT NULL,
+    secret          bytea NOT NULL CONSTRAINT webhook_secrets_length CHECK (octet_length(secret) BETWEEN 24 AND 64),
+    created_at      timestamptz NOT NULL,
+    expires_at      timestamptz, -- NULL: the newest one, which has no end
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, subscription_id) REFERENCES webhook_subscriptions (tenant_id, id)
+);
+
+CREATE INDEX webhook_secrets_of_subscription ON webhook_secrets (tenant_id, subscription_id);
+
 -- The primary key is the only arbiter of who may run. The key's column is COLLATE "C": bytes, compared as bytes.
 CREATE TABLE idempotency_requests (
     tenant_id           uuid NOT NULL,
@@ -292,9 +325,15 @@ GRANT UPDATE (redemptions) ON coupons TO orderonce_request;
 GRANT UPDATE (status, version) ON orders TO orderonce_request;
 -- Effects are made, sent and ended in the background alone.
 GRANT SELECT ON effects TO orderonce_request;
+GRANT SELECT, INSERT ON webhook_subscriptions TO orderonce_request;
+GRANT UPDATE (active, disabled_reason, failing_since) ON webhook_subscriptions TO orderonce_request;
+-- A request makes secrets and ends them; it has no need to read one.
+GRANT SELECT (tenant_id, id, subscription_id, created_at, expires_at), INSERT, UPDATE (expires_at), DELETE
+    ON webhook_secrets TO orderonce_request;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    tenants, principals, api_keys, coupons, orders, outbox_events, effects, idempotency_requests TO orderonce_worker;
+    tenants, principals, api_keys, coupons, orders, outbox_events, effects, webhook_subscriptions, webhook_secrets,
+    idempotency_requests TO orderonce_worker;
 GRANT SELECT, INSERT, UPDATE ON reconciliation_findings, reconciliation_looks TO orderonce_worker;
 GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
 
@@ -303,8 +342,8 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects', 'idempotency_requests',
-        'reconciliation_findings'
+        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects',
+        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests', 'reconciliation_findings'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format(

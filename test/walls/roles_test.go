@@ -63,6 +63,10 @@ var grants = map[postgres.Role][]string{
 		"principals SELECT (active,id,tenant_id)",
 		"schema_migrations SELECT",
 		"tenants SELECT (active,operator,tenant_id)",
+		"webhook_secrets DELETE", "webhook_secrets INSERT",
+		"webhook_secrets SELECT (created_at,expires_at,id,subscription_id,tenant_id)", "webhook_secrets UPDATE (expires_at)",
+		"webhook_subscriptions INSERT", "webhook_subscriptions SELECT",
+		"webhook_subscriptions UPDATE (active,disabled_reason,failing_since)",
 	},
 	postgres.Worker: {
 		"api_keys DELETE", "api_keys INSERT", "api_keys SELECT", "api_keys UPDATE",
@@ -77,6 +81,8 @@ var grants = map[postgres.Role][]string{
 		"reconciliation_looks INSERT", "reconciliation_looks SELECT", "reconciliation_looks UPDATE",
 		"schema_migrations SELECT",
 		"tenants DELETE", "tenants INSERT", "tenants SELECT", "tenants UPDATE",
+		"webhook_secrets DELETE", "webhook_secrets INSERT", "webhook_secrets SELECT", "webhook_secrets UPDATE",
+		"webhook_subscriptions DELETE", "webhook_subscriptions INSERT", "webhook_subscriptions SELECT", "webhook_subscriptions UPDATE",
 	},
 }
 

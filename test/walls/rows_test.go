@@ -15,6 +15,7 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
 const nobody = "00000000-0000-0000-0000-000000000000"
 
 // Three more effects: one of each tenant, of the same id, that waits for another; and two that the victim alone has, one
@@ -58,6 +59,8 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
+	"url": "https://hooks.example/", "event_types": "{}", "subscription_id": theirID, "ended_at": "2026-06-01Z",
+	"secret": hash, "EndSecrets.ends_at": "2025-06-01Z", "EnableSubscription.id": theirOther, "InsertSecret.id": absentID,
 	"after_aggregate": nobody, "after_version": "0", "aggregate_ids": "{" + theirID + "}", "versions": "{1}",
 	"PruneEvents.retention": "0", "PruneEffects.retention": "0",
 
@@ -132,6 +135,12 @@ func (w *world) tenant(id, name, expires string) {
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
 			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
+		`webhook_subscriptions (tenant_id, id, name, url, event_types, failing_since, created_at)
+			VALUES ('$id', '$id', '$name', 'https://hooks.example/', '{}', now(), now())`,
+		`webhook_subscriptions (tenant_id, id, name, url, event_types, active, disabled_reason, created_at)
+			VALUES ('$id', '$other', '$name-off', 'https://hooks.example/', '{}', false, 'gone', now())`,
+		`webhook_secrets (tenant_id, id, subscription_id, secret, created_at, expires_at)
+			VALUES ('$id', '$id', '$id', '$hash', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, created_at)
 			VALUES ('$id', '` + blockedID + `', 'payment', 'blocked', 'void', '$id', '$id', 2, '$id', '\x7b7d', '$hash', false, 'pending', now())`,
@@ -153,6 +162,6 @@ func (w *world) tenant(id, name, expires string) {
 				fingerprint_version, field_digests, api_version, created_at)
 			VALUES ('$id', '$id', 'createOrder', '$name` + unfinished + `', '$hash', 1, '\x00', '2026-11-01', now())`,
 	} {
-		w.exec("INSERT INTO " + strings.NewReplacer("$id", id, "$name", name, "$hash", hash, "$expires", expires).Replace(row))
+		w.exec("INSERT INTO " + strings.NewReplacer("$id", id, "$name", name, "$hash", hash, "$expires", expires, "$other", theirOther).Replace(row))
 	}
 }

@@ -1018,6 +1018,57 @@ func (e ProblemInvalidRequestStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemLimitReachedCode.
+const (
+	LimitReached ProblemLimitReachedCode = "limit_reached"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedCode enum.
+func (e ProblemLimitReachedCode) Valid() bool {
+	switch e {
+	case LimitReached:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedKeyAction.
+const (
+	ProblemLimitReachedKeyActionKeep ProblemLimitReachedKeyAction = "keep"
+	ProblemLimitReachedKeyActionNew  ProblemLimitReachedKeyAction = "new"
+	ProblemLimitReachedKeyActionNone ProblemLimitReachedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedKeyAction enum.
+func (e ProblemLimitReachedKeyAction) Valid() bool {
+	switch e {
+	case ProblemLimitReachedKeyActionKeep:
+		return true
+	case ProblemLimitReachedKeyActionNew:
+		return true
+	case ProblemLimitReachedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedStatus.
+const (
+	ProblemLimitReachedStatusN409 ProblemLimitReachedStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedStatus enum.
+func (e ProblemLimitReachedStatus) Valid() bool {
+	switch e {
+	case ProblemLimitReachedStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemMethodNotAllowedCode.
 const (
 	MethodNotAllowed ProblemMethodNotAllowedCode = "method_not_allowed"
@@ -3027,6 +3078,50 @@ type ProblemInvalidRequestKeyAction string
 
 // ProblemInvalidRequestStatus defines model for ProblemInvalidRequest.Status.
 type ProblemInvalidRequestStatus int32
+
+// ProblemLimitReached There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key.
+type ProblemLimitReached struct {
+	Code ProblemLimitReachedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemLimitReachedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                      `json:"retryable"`
+	Status    ProblemLimitReachedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemLimitReachedCode defines model for ProblemLimitReached.Code.
+type ProblemLimitReachedCode string
+
+// ProblemLimitReachedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemLimitReachedKeyAction string
+
+// ProblemLimitReachedStatus defines model for ProblemLimitReached.Status.
+type ProblemLimitReachedStatus int32
 
 // ProblemMethodNotAllowed The route exists, but not with this method; `Allow` lists those it has.
 type ProblemMethodNotAllowed struct {
