@@ -50,9 +50,10 @@ bench: postgres ## Measures the server against pgbench on this machine; ARGS="-a
 fuzz: postgres ## Fuzzes each fuzz target for FUZZTIME (10s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(PKG)
 
-faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 behind a gateway
+faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 behind a gateway, 60 workers
 	go test ./test/faults -run TestRandomKills -kills 200 -timeout 20m -v
 	go test ./test/gateway -orders 500 -kills 50 -timeout 20m -v
+	go test ./test/effects -run TestRandomFaults -orders 2000 -kills 60 -timeout 30m -v
 
 postgres: ## Installs a PostgreSQL where there is none
 	@scripts/postgres.sh

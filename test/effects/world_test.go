@@ -161,12 +161,17 @@ func (w *world) status(order uuid.UUID) orders.Status {
 // person, or waits for one that does.
 func (w *world) settle() {
 	w.t.Helper()
-	orderoncetest.Poll(w.t, "everything to end", func() bool {
-		var open int
-		w.must(w.owner.QueryRow(w.t.Context(), `SELECT (SELECT count(*) FROM outbox_events WHERE dispatched_at IS NULL)
-			+ (SELECT count(*) FROM effects WHERE due_at IS NOT NULL)`).Scan(&open))
-		return open == 0
-	})
+	for open := w.underWay(); open > 0; open = w.underWay() { // as long as it takes, or until -timeout
+		orderoncetest.Pause(w.t.Context(), 20*time.Millisecond)
+	}
+}
+
+// underWay is how many events and effects something will happen to by itself.
+func (w *world) underWay() (open int) {
+	w.t.Helper()
+	w.must(w.owner.QueryRow(w.t.Context(), `SELECT (SELECT count(*) FROM outbox_events WHERE dispatched_at IS NULL)
+		+ (SELECT count(*) FROM effects WHERE due_at IS NOT NULL)`).Scan(&open))
+	return open
 }
 
 // witness is the sandbox, and what it has seen.
