@@ -2,7 +2,7 @@
 export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev gen check-gen fmt test test-clients test-race lint vuln bench fuzz faults postgres check
+.PHONY: help dev gen check-gen fmt test clients test-clients test-typescript test-race lint vuln bench fuzz faults postgres check
 
 PKG ?= ./...
 FUZZTIME ?= 10s
@@ -14,7 +14,7 @@ RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./int
 PROTOCOL := ./internal/idempotency ./internal/httpapi
 
 help: ## Lists these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 dev: postgres ## Runs everything on an own PostgreSQL, with keys and a curl to paste; ARGS="--listen …"
 	go run ./cmd/orderonce dev $(ARGS)
@@ -34,6 +34,14 @@ test: postgres ## Runs the tests; PKG=./internal/orders/... narrows them, ARGS="
 
 test-clients: postgres ## Runs the Go client's tests: a module of its own, which ./... does not reach; ARGS="-race" too
 	cd clients/go && CGO_ENABLED=$(if $(filter -race,$(ARGS)),1,0) go test -timeout=15m $(ARGS) ./...
+
+test-typescript: postgres ## Builds and tests the TypeScript client, in a browser too; installs Node.js and Chromium where it can
+	@scripts/chromium.sh
+	cd clients/typescript && ../../scripts/node.sh npm ci --silent && ../../scripts/node.sh npm test
+
+clients: ## Builds and tests the clients, the Go one under the race detector
+	@$(MAKE) --no-print-directory test-clients ARGS=-race
+	@$(MAKE) --no-print-directory test-typescript
 
 test-race: postgres ## Runs the tests under the race detector, which needs a C compiler
 	CGO_ENABLED=1 go test -race -timeout=15m $(ARGS) $(PKG)
@@ -60,4 +68,4 @@ postgres: ## Installs a PostgreSQL where there is none
 
 check: lint vuln check-gen test ## All that must hold before a commit lands; what .ci/run runs
 	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS=
-	@$(MAKE) --no-print-directory test-clients ARGS=-race
+	@$(MAKE) --no-print-directory clients

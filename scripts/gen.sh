@@ -13,6 +13,10 @@ for config in internal/httpapi/api/oapi-codegen.yaml clients/go/api/oapi-codegen
   tool oapi-codegen -config "$config" openapi.yaml
 done
 tool sqlc generate
+# The TypeScript client's types, where its tools are; its tests find stale ones in any case.
+if [[ -d clients/typescript/node_modules ]]; then
+  (cd clients/typescript && ../../scripts/node.sh npm run --silent gen >/dev/null)
+fi
 
 # sqlc forgets what it wrote for a file of queries that is gone or has another name now; such code would go on
 # compiling. What this run did not write is of that kind.

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)));
-rmSync("dist", { recursive: true, force: true });
+for (const old of ["dist", ".build/test"]) rmSync(old, { recursive: true, force: true });
 
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 const { status } = spawnSync(process.execPath, [tsc, "--project", "tsconfig.json"], { stdio: "inherit" });

@@ -376,6 +376,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * This document as a page for people
+         * @description Every operation with its parameters, answers and promises, and how to call it. It needs nothing but this server.
+         */
+        get: operations["getReference"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/problems/{code}": {
         parameters: {
             query?: never;
@@ -397,7 +417,10 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description An id that the caller owns, such as a UUID or `cart-8731`. Compared as given. */
+        /**
+         * @description An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+         * @example cart-8731
+         */
         ClientId: string;
         /**
          * Format: int64
@@ -407,7 +430,10 @@ export interface components {
         /** @enum {string} */
         OrderStatus: "pending" | "confirmed" | "rejected" | "cancelled";
         OrderItem: {
-            /** @description The caller's name of the product. */
+            /**
+             * @description The caller's name of the product.
+             * @example MUG-BLUE
+             */
             sku: string;
             /** Format: int32 */
             quantity: number;
@@ -431,7 +457,10 @@ export interface components {
              */
             checkout_id?: components["schemas"]["ClientId"];
             customer_id: components["schemas"]["ClientId"];
-            /** @description ISO 4217 code of an active currency. */
+            /**
+             * @description ISO 4217 code of an active currency.
+             * @example EUR
+             */
             currency: string;
             items: components["schemas"]["OrderItem"][];
             shipping_address_id: components["schemas"]["ClientId"];
@@ -496,14 +525,23 @@ export interface components {
              */
             expires_at?: string;
         };
-        /** @description Why, for the audit log. No secrets. */
+        /**
+         * @description Why, for the audit log. No secrets.
+         * @example a new customer
+         */
         Reason: string;
         ReasonedChange: {
             reason: components["schemas"]["Reason"];
         };
-        /** @description A name for people and commands, unique for ever. */
+        /**
+         * @description A name for people and commands, unique for ever.
+         * @example acme
+         */
         Name: string;
-        /** @description A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included. */
+        /**
+         * @description A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+         * @example 2026-11.web
+         */
         KeyName: string;
         /** @enum {string} */
         Scope: "orders:create" | "orders:read" | "orders:cancel" | "ops:read" | "ops:write";
@@ -2490,6 +2528,28 @@ export interface operations {
                 };
                 content: {
                     "application/yaml": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getReference: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page for people. */
+            200: {
+                headers: {
+                    "Cache-Control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
                 };
             };
             default: components["responses"]["Problem"];
