@@ -43,6 +43,19 @@ func (c Change) begin(ctx context.Context, tx *postgres.Tx) (postgres.DBTX, erro
 	return tx.DB(ctx)
 }
 
+// Record writes into the audit log that a thing of another module's was changed, in the unit that changed it. It refuses
+// with fault.ValidationFailed a reason that cannot be kept.
+func (c Change) Record(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
+	db, err := c.begin(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if details == nil {
+		details = map[string]any{}
+	}
+	return c.record(ctx, db, tenant, action, subject, details)
+}
+
 // record writes that it happened. The subject's type is what stands before the action's dot.
 func (c Change) record(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
 	id, err := uuid.NewV7()
