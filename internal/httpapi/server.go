@@ -68,6 +68,7 @@ type Server struct {
 	inFlight atomic.Int64
 
 	allowance *allowance
+	crowd     crowd
 	origins   map[string]bool
 }
 

@@ -1,11 +1,18 @@
 -- name: InsertImportChunk :exec
-INSERT INTO import_chunks (tenant_id, task_id, number, input)
-VALUES (sqlc.arg(tenant_id), sqlc.arg(task_id), sqlc.arg(number), sqlc.arg(input))
+INSERT INTO import_chunks (tenant_id, task_id, number, first_row, input)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(task_id), sqlc.arg(number), sqlc.arg(first_row), sqlc.arg(input))
 ON CONFLICT (tenant_id, task_id, number) DO NOTHING;
 
 -- name: ReadImportChunk :one
-SELECT input FROM import_chunks
+SELECT first_row, input FROM import_chunks
 WHERE tenant_id = sqlc.arg(tenant_id) AND task_id = sqlc.arg(task_id) AND number = sqlc.arg(number);
+
+-- name: ReadImportChunkOfRow :one
+-- The chunk that holds an order, by its number in the import.
+SELECT first_row, input FROM import_chunks
+WHERE tenant_id = sqlc.arg(tenant_id) AND task_id = sqlc.arg(task_id) AND first_row <= sqlc.arg(row)
+ORDER BY number DESC
+LIMIT 1;
 
 -- name: InsertImportRow :exec
 -- A row count of 0 says that the row has its outcome already, and fails the write.

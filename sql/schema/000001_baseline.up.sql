@@ -273,6 +273,7 @@ CREATE TABLE import_chunks (
     tenant_id uuid NOT NULL,
     task_id   uuid NOT NULL,
     number    integer NOT NULL, -- from 0
+    first_row integer NOT NULL, -- the number of its first order
     input     bytea NOT NULL,
     PRIMARY KEY (tenant_id, task_id, number)
 );

@@ -13,8 +13,8 @@ import (
 )
 
 const insertImportChunk = `-- name: InsertImportChunk :exec
-INSERT INTO import_chunks (tenant_id, task_id, number, input)
-VALUES ($1, $2, $3, $4)
+INSERT INTO import_chunks (tenant_id, task_id, number, first_row, input)
+VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (tenant_id, task_id, number) DO NOTHING
 `
 
@@ -22,6 +22,7 @@ type InsertImportChunkParams struct {
 	TenantID uuid.UUID
 	TaskID   uuid.UUID
 	Number   int32
+	FirstRow int32
 	Input    []byte
 }
 
@@ -30,6 +31,7 @@ func (q *Queries) InsertImportChunk(ctx context.Context, db DBTX, arg InsertImpo
 		arg.TenantID,
 		arg.TaskID,
 		arg.Number,
+		arg.FirstRow,
 		arg.Input,
 	)
 	return err
@@ -206,7 +208,7 @@ func (q *Queries) PurgeImportRows(ctx context.Context, db DBTX, arg PurgeImportR
 }
 
 const readImportChunk = `-- name: ReadImportChunk :one
-SELECT input FROM import_chunks
+SELECT first_row, input FROM import_chunks
 WHERE tenant_id = $1 AND task_id = $2 AND number = $3
 `
 
@@ -216,11 +218,42 @@ type ReadImportChunkParams struct {
 	Number   int32
 }
 
-func (q *Queries) ReadImportChunk(ctx context.Context, db DBTX, arg ReadImportChunkParams) ([]byte, error) {
+type ReadImportChunkRow struct {
+	FirstRow int32
+	Input    []byte
+}
+
+func (q *Queries) ReadImportChunk(ctx context.Context, db DBTX, arg ReadImportChunkParams) (ReadImportChunkRow, error) {
 	row := db.QueryRow(ctx, readImportChunk, arg.TenantID, arg.TaskID, arg.Number)
-	var input []byte
-	err := row.Scan(&input)
-	return input, err
+	var i ReadImportChunkRow
+	err := row.Scan(&i.FirstRow, &i.Input)
+	return i, err
+}
+
+const readImportChunkOfRow = `-- name: ReadImportChunkOfRow :one
+SELECT first_row, input FROM import_chunks
+WHERE tenant_id = $1 AND task_id = $2 AND first_row <= $3
+ORDER BY number DESC
+LIMIT 1
+`
+
+type ReadImportChunkOfRowParams struct {
+	TenantID uuid.UUID
+	TaskID   uuid.UUID
+	Row      int32
+}
+
+type ReadImportChunkOfRowRow struct {
+	FirstRow int32
+	Input    []byte
+}
+
+// The chunk that holds an order, by its number in the import.
+func (q *Queries) ReadImportChunkOfRow(ctx context.Context, db DBTX, arg ReadImportChunkOfRowParams) (ReadImportChunkOfRowRow, error) {
+	row := db.QueryRow(ctx, readImportChunkOfRow, arg.TenantID, arg.TaskID, arg.Row)
+	var i ReadImportChunkOfRowRow
+	err := row.Scan(&i.FirstRow, &i.Input)
+	return i, err
 }
 
 const settleImportRow = `-- name: SettleImportRow :exec
