@@ -339,7 +339,7 @@ GRANT SELECT ON effects TO orderonce_request;
 -- Tasks are accepted, looked at and sent on their way again by requests; the work is the background's.
 GRANT SELECT, INSERT ON tasks TO orderonce_request;
 GRANT UPDATE (state, retryable, reason, stalls, owner, due_at, updated_at, ended_at, result_expires_at) ON tasks TO orderonce_request;
-GRANT INSERT ON import_chunks TO orderonce_request;
+GRANT INSERT, SELECT (tenant_id, task_id, number) ON import_chunks TO orderonce_request;
 GRANT SELECT ON import_rows TO orderonce_request;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON

@@ -58,7 +58,7 @@ var grants = map[postgres.Role][]string{
 		"coupons SELECT", "coupons UPDATE (redemptions)",
 		"effects SELECT",
 		"idempotency_requests DELETE", "idempotency_requests INSERT", "idempotency_requests SELECT", "idempotency_requests UPDATE",
-		"import_chunks INSERT", "import_rows SELECT",
+		"import_chunks INSERT", "import_chunks SELECT (number,task_id,tenant_id)", "import_rows SELECT",
 		"orders DELETE", "orders INSERT", "orders SELECT", "orders UPDATE (status,version)",
 		"outbox_events DELETE", "outbox_events INSERT", "outbox_events SELECT",
 		"principals SELECT (active,id,tenant_id)",
