@@ -119,7 +119,8 @@ func checkSchema(ctx context.Context, c config) error {
 
 // ready is what --ready-file holds.
 type ready struct {
-	BaseURL     string            `json:"base_url"`
+	BaseURL     string            `json:"base_url,omitempty"`
+	SandboxURL  string            `json:"sandbox_url,omitempty"`  // of the sandbox, and of dev's
 	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
 	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, where it was asked for
 	PIDs        map[string]int    `json:"pids"`

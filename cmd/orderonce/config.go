@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"orderonce/internal/effects/cloudevents"
 	"orderonce/internal/identity/oidc"
 )
 
@@ -56,9 +57,39 @@ var settings = []setting{
 	{"oidc-tenant-claim", "tenant", "a token's claim that holds the name of the tenant"},
 	{"oidc-scope-claim", "scope", "a token's claim that holds the scopes: a string with blanks between them, or an array"},
 	{"oidc-leeway", "30s", "difference to the issuer's clock that a token's times are forgiven"},
+	{"payment-url", "", "payment service that each order waits for; none where empty"},
+	{"payment-capability", "idempotent:24h", "what it can do about a call whose outcome nobody heard: idempotent:RETENTION, queryable, both, or none"},
+	{"payment-authorization", "", "the Authorization header that it wants"},
+	{"inventory-url", "", "inventory service that each order waits for; none where empty"},
+	{"inventory-capability", "idempotent:24h", "like payment-capability"},
+	{"inventory-authorization", "", "the Authorization header that it wants"},
+	{"notification-url", "", "notification service that hears what became of an order; none where empty"},
+	{"notification-capability", "idempotent:24h", "like payment-capability"},
+	{"notification-authorization", "", "the Authorization header that it wants"},
+	{"webhook-allow-private", "false", "whether webhooks may lead to private addresses, and be plain HTTP"},
+	{"nats-url", "", "NATS servers to publish events to, with commas between; none where empty"},
+	{"nats-credentials", "", "file with a NATS user's JWT and seed; none where empty"},
+	{"nats-stream", "orderonce", "JetStream stream that has to take the subjects"},
+	{"nats-prefix", "orderonce", "beginning of the subjects, before the tenant and the kind of event"},
+	{"kafka-brokers", "", "Kafka brokers to publish events to, as host:port with commas between; none where empty"},
+	{"kafka-topic", "orderonce", "topic that has to be there"},
+	{"kafka-tls", "false", "whether connections to the brokers are encrypted"},
+	{"event-source", cloudevents.DefaultSource, "source of the CloudEvents that leave"},
+	{"destination-timeout", "10s", "one call to a destination"},
+	{"effect-lease", "1m", "time after which another worker looks into a call that nobody has finished"},
+	{"effect-attempts", "12", "times that a call is taken up before it needs a person"},
+	{"effect-concurrency", "8", "calls to one destination under way at once, in one worker"},
+	{"task-concurrency", "2", "tasks that one worker works on at once, such as imports"},
+	{"event-retention", "168h", "how long events are kept after they were dispatched"},
+	{"effect-retention", "2160h", "how long effects are kept after their end, but for those that an order waited for"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
 	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
+}
+
+// secret says whether its value is shown to nobody.
+func (s setting) secret() bool {
+	return strings.HasSuffix(s.name, "-authorization") || s.name == "nats-url"
 }
 
 // config is the settings, checked.
@@ -72,10 +103,12 @@ type config struct {
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
 	SharedCommits, ReplayCache, TenantBurst      int
+	TaskConcurrency                              int
 	TenantRate                                   float64
 	Origins                                      []string
 	DebugListen                                  string
 	OIDC                                         oidc.Config // Issuer is empty where none is trusted
+	Effects                                      effectsConfig
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -168,7 +201,8 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		DebugListen:       k.String("debug-listen"),
 		MaxConnections:    int32(number("max-connections", 1, mostConnections)),    //nolint:gosec // in bounds
 		WorkerConnections: int32(number("worker-connections", 1, mostConnections)), //nolint:gosec // in bounds
-		SharedCommits:     int(number("shared-commits", 0, 8)),                     // each one more makes the others smaller
+		TaskConcurrency:   int(number("task-concurrency", 1, 1000)),
+		SharedCommits:     int(number("shared-commits", 0, 8)), // each one more makes the others smaller
 		ReplayCache:       int(number("replay-cache", 0, 10_000_000)),
 		TenantBurst:       int(number("tenant-burst", 0, 1_000_000)),
 		MaxBody:           number("max-body", 1, 1<<30), MaxInFlight: number("max-in-flight", 1, 1_000_000),
@@ -185,6 +219,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	fail("debug-listen", debugAddress(c.DebugListen))
 	c.OIDC = oidcConfig(k, duration("oidc-leeway"), fail)
+	c.Effects = effectsConfigOf(k, duration, number, fail)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},
@@ -197,6 +232,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout and statement-timeout together", c.Acquire + c.Statement}, {"unit-deadline", c.Unit},
 	})...)
+	wrong = append(wrong, c.Effects.bounds()...)
 	return c, errors.Join(wrong...)
 }
 
@@ -230,8 +266,11 @@ func configCommand() *cobra.Command {
 			}
 			for _, s := range settings {
 				value := k.String(s.name)
-				if s.name == "database-url" {
+				switch {
+				case s.name == "database-url":
 					value = redacted(value)
+				case s.secret() && value != "":
+					value = "(set)"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s: %q\n", s.help, s.name, value)
 			}

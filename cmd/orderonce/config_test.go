@@ -20,6 +20,9 @@ func TestEverySettingTakesItsValueFromTheNearestLayer(t *testing.T) {
 		values := map[string]string{}
 		for _, s := range settings {
 			values[s.name] = layer
+			if s.secret() {
+				values[s.name] = "(set)" // as it is shown
+			}
 		}
 		values["database-url"] = "postgres://" + layer + "/shop"
 		return values

@@ -12,7 +12,7 @@ import (
 
 // StatesOf says how one operation of a destination stands, by order. An order that it was never asked for is missing.
 func StatesOf(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, destination, operation string, orders []uuid.UUID) (map[uuid.UUID]State, error) {
-	rows, err := effectsdb.New().ListStatesOfOrders(ctx, db, effectsdb.ListStatesOfOrdersParams{
+	rows, err := queries.ListStatesOfOrders(ctx, db, effectsdb.ListStatesOfOrdersParams{
 		TenantID: tenant, Destination: destination, Operation: operation, OrderIds: orders,
 	})
 	if err != nil {

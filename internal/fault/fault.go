@@ -39,6 +39,8 @@ const (
 	NotActive
 	TaskNotRetryable
 	InventoryRefused
+	LimitReached
+	EffectNotMovable
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -76,6 +78,8 @@ var names = [kinds]string{
 	NotActive:              "not_active",
 	TaskNotRetryable:       "task_not_retryable",
 	InventoryRefused:       "inventory_refused",
+	LimitReached:           "limit_reached",
+	EffectNotMovable:       "effect_not_movable",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -108,9 +112,8 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive,
-		TaskNotRetryable, InventoryRefused, CouponUnknown,
-		CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, TaskNotRetryable, InventoryRefused,
+		LimitReached, EffectNotMovable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, TaskExpired, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,

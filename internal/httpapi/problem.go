@@ -49,6 +49,8 @@ var problemTypes = map[fault.Kind]problemType{
 	fault.NotActive:              {409, "What the request needs is not active", false, newKey},
 	fault.TaskNotRetryable:       {409, "The task is not to be retried", false, newKey},
 	fault.InventoryRefused:       {409, "The stock could not be reserved", false, newKey},
+	fault.LimitReached:           {409, "There may be no more of these", false, newKey},
+	fault.EffectNotMovable:       {409, "The effect cannot be moved in this way", false, newKey},
 	fault.BodyTooLarge:           {413, "The body is too large", false, keepKey},
 	fault.UnsupportedMediaType:   {415, "The body's media type is not supported", false, keepKey},
 	fault.ValidationFailed:       {422, "The request breaks a rule of the contract", false, keepKey},

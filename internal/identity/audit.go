@@ -43,15 +43,12 @@ func (c Change) begin(ctx context.Context, tx *postgres.Tx) (postgres.DBTX, erro
 	return tx.DB(ctx)
 }
 
-// Record writes into the audit log that a thing of another module's was changed, in the unit that changed it. It refuses
-// with fault.ValidationFailed a reason that cannot be kept.
-func (c Change) Record(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
+// Audit writes, in the unit of the change, that another module's thing was changed. The subject's type is what stands
+// before the action's dot. A reason that cannot be kept is fault.ValidationFailed.
+func (c Change) Audit(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
 	db, err := c.begin(ctx, tx)
 	if err != nil {
 		return err
-	}
-	if details == nil {
-		details = map[string]any{}
 	}
 	return c.record(ctx, db, tenant, action, subject, details)
 }

@@ -54,7 +54,7 @@ func RetryBy(ctx context.Context, tx *postgres.Tx, by identity.Change, tenant, i
 	if task, err = Retry(ctx, tx, tenant, id); err != nil {
 		return Task{}, err
 	}
-	return task, by.Record(ctx, tx, tenant, "task.retried", id, nil)
+	return task, by.Audit(ctx, tx, tenant, "task.retried", id, map[string]any{})
 }
 
 // Cancel ends a task that has not ended, for good and whoever works on it: that one's next write is fenced. What its rows
@@ -76,7 +76,7 @@ func Cancel(ctx context.Context, tx *postgres.Tx, by identity.Change, policy ide
 		return Task{}, err
 	}
 	task.State, task.Reason, task.Owner, task.DueAt = Failed, &end.reason, nil, nil
-	return task, by.Record(ctx, tx, tenant, "task.cancelled", id, map[string]any{"token": task.Token})
+	return task, by.Audit(ctx, tx, tenant, "task.cancelled", id, map[string]any{"token": task.Token})
 }
 
 func lock(ctx context.Context, tx *postgres.Tx, tenant, id uuid.UUID) (Task, postgres.DBTX, error) {

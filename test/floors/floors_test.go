@@ -138,7 +138,7 @@ func broken(importer, target string, test bool) []string {
 		!under("test", "cmd", "internal/postgres/localpg", "internal/postgres/postgrestest"))
 	breaks("pools", path.Base(target) == "pgxpool" && !test && !under("test", "cmd", "internal/postgres"))
 	breaks("fault-points", target == "orderonce/internal/faultpoint" && !test &&
-		!under("test", "internal/postgres", "internal/httpapi", "internal/tasks"))
+		!under("test", "internal/postgres", "internal/outbox", "internal/effects", "internal/tasks", "internal/httpapi"))
 	breaks("telemetry-start", (strings.Contains(target, "otel/sdk") || strings.Contains(target, "otel/exporters")) &&
 		!test && !under("test", "cmd", "internal/telemetry"))
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&

@@ -560,6 +560,57 @@ func (e ProblemCouponUnknownStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemEffectNotMovableCode.
+const (
+	EffectNotMovable ProblemEffectNotMovableCode = "effect_not_movable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableCode enum.
+func (e ProblemEffectNotMovableCode) Valid() bool {
+	switch e {
+	case EffectNotMovable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemEffectNotMovableKeyAction.
+const (
+	ProblemEffectNotMovableKeyActionKeep ProblemEffectNotMovableKeyAction = "keep"
+	ProblemEffectNotMovableKeyActionNew  ProblemEffectNotMovableKeyAction = "new"
+	ProblemEffectNotMovableKeyActionNone ProblemEffectNotMovableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableKeyAction enum.
+func (e ProblemEffectNotMovableKeyAction) Valid() bool {
+	switch e {
+	case ProblemEffectNotMovableKeyActionKeep:
+		return true
+	case ProblemEffectNotMovableKeyActionNew:
+		return true
+	case ProblemEffectNotMovableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemEffectNotMovableStatus.
+const (
+	ProblemEffectNotMovableStatusN409 ProblemEffectNotMovableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableStatus enum.
+func (e ProblemEffectNotMovableStatus) Valid() bool {
+	switch e {
+	case ProblemEffectNotMovableStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemForbiddenCode.
 const (
 	ProblemForbiddenCodeForbidden ProblemForbiddenCode = "forbidden"
@@ -1013,6 +1064,57 @@ const (
 func (e ProblemInventoryRefusedStatus) Valid() bool {
 	switch e {
 	case ProblemInventoryRefusedStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedCode.
+const (
+	LimitReached ProblemLimitReachedCode = "limit_reached"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedCode enum.
+func (e ProblemLimitReachedCode) Valid() bool {
+	switch e {
+	case LimitReached:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedKeyAction.
+const (
+	ProblemLimitReachedKeyActionKeep ProblemLimitReachedKeyAction = "keep"
+	ProblemLimitReachedKeyActionNew  ProblemLimitReachedKeyAction = "new"
+	ProblemLimitReachedKeyActionNone ProblemLimitReachedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedKeyAction enum.
+func (e ProblemLimitReachedKeyAction) Valid() bool {
+	switch e {
+	case ProblemLimitReachedKeyActionKeep:
+		return true
+	case ProblemLimitReachedKeyActionNew:
+		return true
+	case ProblemLimitReachedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedStatus.
+const (
+	ProblemLimitReachedStatusN409 ProblemLimitReachedStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedStatus enum.
+func (e ProblemLimitReachedStatus) Valid() bool {
+	switch e {
+	case ProblemLimitReachedStatusN409:
 		return true
 	default:
 		return false
@@ -2910,6 +3012,50 @@ type ProblemCouponUnknownKeyAction string
 // ProblemCouponUnknownStatus defines model for ProblemCouponUnknown.Status.
 type ProblemCouponUnknownStatus int32
 
+// ProblemEffectNotMovable The effect cannot be moved in this way as it stands: it has ended, a worker has it, or its key may be forgotten by the destination. Final and stored: read the effect, and take a new key.
+type ProblemEffectNotMovable struct {
+	Code ProblemEffectNotMovableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemEffectNotMovableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemEffectNotMovableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemEffectNotMovableCode defines model for ProblemEffectNotMovable.Code.
+type ProblemEffectNotMovableCode string
+
+// ProblemEffectNotMovableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemEffectNotMovableKeyAction string
+
+// ProblemEffectNotMovableStatus defines model for ProblemEffectNotMovable.Status.
+type ProblemEffectNotMovableStatus int32
+
 // ProblemForbidden The credential is valid but lacks the operation's scope. Nothing was consumed.
 type ProblemForbidden struct {
 	Code ProblemForbiddenCode `json:"code"`
@@ -3308,6 +3454,50 @@ type ProblemInventoryRefusedKeyAction string
 
 // ProblemInventoryRefusedStatus defines model for ProblemInventoryRefused.Status.
 type ProblemInventoryRefusedStatus int32
+
+// ProblemLimitReached There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key.
+type ProblemLimitReached struct {
+	Code ProblemLimitReachedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemLimitReachedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                      `json:"retryable"`
+	Status    ProblemLimitReachedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemLimitReachedCode defines model for ProblemLimitReached.Code.
+type ProblemLimitReachedCode string
+
+// ProblemLimitReachedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemLimitReachedKeyAction string
+
+// ProblemLimitReachedStatus defines model for ProblemLimitReached.Status.
+type ProblemLimitReachedStatus int32
 
 // ProblemMethodNotAllowed The route exists, but not with this method; `Allow` lists those it has.
 type ProblemMethodNotAllowed struct {
