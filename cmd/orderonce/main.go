@@ -41,7 +41,7 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(devCommand(), serveCommand(), workerCommand(), sandboxCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
-		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
+		idempotencyCommand(), tasksCommand(), importCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }
 
