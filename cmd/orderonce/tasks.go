@@ -87,9 +87,13 @@ func tasksListCommand() *cobra.Command {
   orderonce tasks list --tenant acme --output json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
-				of, err := tenantNamed(ctx, db, tenant)
-				if err != nil {
-					return err
+				var of uuid.NullUUID
+				if tenant != "" {
+					found, err := tenantNamed(ctx, db, tenant)
+					if err != nil {
+						return err
+					}
+					of = uuid.NullUUID{UUID: found.ID, Valid: true}
 				}
 				var narrowed *string
 				if state != "" {
@@ -116,19 +120,6 @@ func tasksListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only tasks of the tenant of this name")
 	cmd.Flags().StringVar(&state, "state", "", "only tasks in this state: processing, outcome_unknown, succeeded or failed")
 	return cmd
-}
-
-// tenantNamed is the id of the tenant of a name; none where the name is empty.
-func tenantNamed(ctx context.Context, db *postgres.DB, name string) (id uuid.NullUUID, err error) {
-	if name == "" {
-		return id, nil
-	}
-	err = db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
-		tenant, err := identity.FindTenant(ctx, db, name)
-		id = uuid.NullUUID{UUID: tenant.ID, Valid: true}
-		return err
-	})
-	return id, err
 }
 
 // taskFlags name a task.
@@ -164,11 +155,12 @@ func tasksShowCommand() *cobra.Command {
 				return err
 			}
 			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
-				err := db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) error {
-					tenant, err := identity.FindTenant(ctx, db, f.tenant)
-					if err == nil {
-						f.task, err = tasks.Look(ctx, db, tenant.ID, id)
-					}
+				tenant, err := tenantNamed(ctx, db, f.tenant)
+				if err != nil {
+					return err
+				}
+				err = db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
+					f.task, err = tasks.Look(ctx, db, tenant.ID, id)
 					return err
 				})
 				if err != nil {
