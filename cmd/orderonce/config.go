@@ -79,6 +79,7 @@ var settings = []setting{
 	{"effect-lease", "1m", "time after which another worker looks into a call that nobody has finished"},
 	{"effect-attempts", "12", "times that a call is taken up before it needs a person"},
 	{"effect-concurrency", "8", "calls to one destination under way at once, in one worker"},
+	{"task-concurrency", "2", "tasks that one worker works on at once, such as imports"},
 	{"event-retention", "168h", "how long events are kept after they were dispatched"},
 	{"effect-retention", "2160h", "how long effects are kept after their end, but for those that an order waited for"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
@@ -102,6 +103,7 @@ type config struct {
 	Unit, Request, Body, DrainDelay, StopTimeout time.Duration
 	MaxBody, MaxInFlight                         int64
 	SharedCommits, ReplayCache, TenantBurst      int
+	TaskConcurrency                              int
 	TenantRate                                   float64
 	Origins                                      []string
 	DebugListen                                  string
@@ -199,7 +201,8 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		DebugListen:       k.String("debug-listen"),
 		MaxConnections:    int32(number("max-connections", 1, mostConnections)),    //nolint:gosec // in bounds
 		WorkerConnections: int32(number("worker-connections", 1, mostConnections)), //nolint:gosec // in bounds
-		SharedCommits:     int(number("shared-commits", 0, 8)),                     // each one more makes the others smaller
+		TaskConcurrency:   int(number("task-concurrency", 1, 1000)),
+		SharedCommits:     int(number("shared-commits", 0, 8)), // each one more makes the others smaller
 		ReplayCache:       int(number("replay-cache", 0, 10_000_000)),
 		TenantBurst:       int(number("tenant-burst", 0, 1_000_000)),
 		MaxBody:           number("max-body", 1, 1<<30), MaxInFlight: number("max-in-flight", 1, 1_000_000),

@@ -41,8 +41,8 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(devCommand(), serveCommand(), workerCommand(), sandboxCommand(), migrateCommand(), tenantsCommand(),
-		principalsCommand(), keysCommand(), webhooksCommand(), idempotencyCommand(), outboxCommand(), effectsCommand(), configCommand(),
-		benchCommand(), versionCommand())
+		principalsCommand(), keysCommand(), webhooksCommand(), idempotencyCommand(), outboxCommand(), effectsCommand(), tasksCommand(),
+		importCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }
 

@@ -13,18 +13,21 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
+	"orderonce/internal/tasks"
 )
 
 func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Send what orders ask of others, on a database of yours",
+		Short: "Do the background's work: effects and tasks, on a database of yours",
 		Long: `Worker dispatches the events of orders, sends what they ask of each destination (payment-url, inventory-url,
-notification-url …), lets the orders follow what became of it, and removes events and effects that have outlived
-their retention. Any number of workers may run beside any number of servers.
+notification-url …), lets the orders follow what became of it, works on the tasks that were accepted (imports of
+orders), and removes events, effects and results that have outlived their retention. Any number of workers may run
+beside any number of servers.
 
 It listens to nobody. With SIGINT or SIGTERM it takes nothing more and gives calls under way --stop-timeout to end;
-what was possibly sent is looked into by the next worker.`,
+what was possibly sent is looked into by the next worker. A task is let go of after the step under way, and the next
+worker goes on with it at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags())
@@ -66,6 +69,8 @@ type background struct {
 	dispatcher   *outbox.Dispatcher
 	worker       *effects.Worker
 	reconciler   *effects.Reconciler
+	tasks        *tasks.Worker
+	results      *tasks.Purger
 	pruning      []*postgres.Sweep
 }
 
@@ -74,6 +79,7 @@ func newBackground(ctx context.Context, c config, log *slog.Logger) (*background
 	if err != nil {
 		return nil, fmt.Errorf("name of this machine: %w", err)
 	}
+	owner := fmt.Sprintf("%s/%d", host, os.Getpid())
 	db, err := openWorkers(ctx, c)
 	if err != nil {
 		return nil, err
@@ -85,7 +91,7 @@ func newBackground(ctx context.Context, c config, log *slog.Logger) (*background
 	}
 	b := &background{db: db, destinations: open}
 	b.worker, err = effects.NewWorker(db, open.all, effects.Options{
-		Owner: fmt.Sprintf("%s/%d", host, os.Getpid()), Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
+		Owner: owner, Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
 		MaxAttempts: c.Effects.Attempts, Ended: orders.Follow, Log: log,
 	})
 	if err != nil {
@@ -93,7 +99,15 @@ func newBackground(ctx context.Context, c config, log *slog.Logger) (*background
 		return nil, err
 	}
 	b.worker.Watch(db)
-	b.dispatcher = outbox.NewDispatcher(db, effects.NewPlanner(orders.Follow, open.all...).FanOut, log)
+	planner := effects.NewPlanner(orders.Follow, open.all...)
+	b.dispatcher = outbox.NewDispatcher(db, planner.FanOut, log)
+	kinds, err := taskKinds(ctx, c, planner)
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	b.tasks = tasks.NewWorker(db, kinds, tasks.Options{Name: owner, Concurrency: c.TaskConcurrency, Log: log})
+	b.results = tasks.NewPurger(db, kinds, log)
 	b.reconciler = effects.NewReconciler(db, open.all, effects.Windows{}, log)
 	b.pruning = []*postgres.Sweep{
 		outbox.Pruning(db, c.Effects.EventRetention, log), effects.Pruning(db, c.Effects.EffectRetention, log),
@@ -107,6 +121,8 @@ func (b *background) run(ctx context.Context) {
 	all.Go(func() { b.dispatcher.Run(ctx) })
 	all.Go(func() { b.worker.Run(ctx) })
 	all.Go(func() { b.reconciler.Run(ctx) })
+	all.Go(func() { b.tasks.Run(ctx) })
+	all.Go(func() { b.results.Run(ctx) })
 	for _, sweep := range b.pruning {
 		all.Go(func() { sweep.Run(ctx) })
 	}

@@ -23,6 +23,7 @@ const (
 	Forbidden
 	ReplayForbidden
 	NotFound
+	TaskExpired
 	MethodNotAllowed
 	RequestTimeout
 	KeyReused
@@ -36,6 +37,8 @@ const (
 	OrderNotCancellable
 	NameTaken
 	NotActive
+	TaskNotRetryable
+	InventoryRefused
 	LimitReached
 	EffectNotMovable
 	CouponUnknown
@@ -59,6 +62,7 @@ var names = [kinds]string{
 	Forbidden:              "forbidden",
 	ReplayForbidden:        "replay_forbidden",
 	NotFound:               "not_found",
+	TaskExpired:            "task_expired",
 	MethodNotAllowed:       "method_not_allowed",
 	RequestTimeout:         "request_timeout",
 	KeyReused:              "idempotency_key_reused",
@@ -72,6 +76,8 @@ var names = [kinds]string{
 	OrderNotCancellable:    "order_not_cancellable",
 	NameTaken:              "name_taken",
 	NotActive:              "not_active",
+	TaskNotRetryable:       "task_not_retryable",
+	InventoryRefused:       "inventory_refused",
 	LimitReached:           "limit_reached",
 	EffectNotMovable:       "effect_not_movable",
 	CouponUnknown:          "coupon_unknown",
@@ -106,15 +112,25 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, LimitReached,
-		EffectNotMovable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, TaskNotRetryable, InventoryRefused,
+		LimitReached, EffectNotMovable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
-		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,
+		ReplayForbidden, NotFound, TaskExpired, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,
 		UnsupportedMediaType, ValidationFailed, RateLimited, RecordIncomplete, Busy, Unavailable, OutcomeUnknown, kinds:
 		return false
 	}
 	return false
+}
+
+// KindNamed is the kind of that name, and Internal where there is none.
+func KindNamed(name string) Kind {
+	for _, k := range Kinds() {
+		if k.String() == name {
+			return k
+		}
+	}
+	return Internal
 }
 
 // Field is one thing that is wrong with a request: where, as a JSON Pointer into the body or a parameter's name

@@ -16,6 +16,13 @@ const (
 	BeforeResponse Point = "before_response" // the outcome is known; no byte of the answer has been written
 )
 
+// The places of a task at its worker. Around the COMMIT of each of its writes are those of a unit of work.
+const (
+	TaskTaken   Point = "task_taken"   // owned; nothing has been done
+	TaskWritten Point = "task_written" // a write has been committed, be it a heartbeat
+	TaskEnding  Point = "task_ending"  // all has been done, and nobody was told
+)
+
 // The places of a batch of events.
 const (
 	BeforeDispatched Point = "before_dispatched" // what comes of the events has been written; COMMIT has not been sent

@@ -98,7 +98,8 @@ func parse(text string) (map[Point]*place, error) {
 		}
 		at := Point(name)
 		switch at {
-		case BeforeClaim, AfterClaim, AfterCommit, BeforeResponse, BeforeDispatched, AfterDispatched, BeforeSend, AfterAnswer, BeforeFinish, AfterFinish:
+		case BeforeClaim, AfterClaim, AfterCommit, BeforeResponse, BeforeDispatched, AfterDispatched, BeforeSend, AfterAnswer, BeforeFinish, AfterFinish,
+			TaskTaken, TaskWritten, TaskEnding:
 		default:
 			return nil, errors.New(one + ": there is no such point")
 		}

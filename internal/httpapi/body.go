@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,59 +22,94 @@ import (
 // maxDepth bounds how deep a document may nest. The contract's deepest has 3 levels.
 const maxDepth = 16
 
-// readBody takes a request's whole JSON body, at most limit bytes of it and for at most patience. It returns
+// receive has a request's body read, at most limit bytes of it and for at most patience. It returns what read does, or
 // fault.UnsupportedMediaType, fault.BodyTooLarge, fault.RequestTimeout or fault.InvalidRequest.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration) ([]byte, error) {
-	if err := checkMediaType(r.Header); err != nil {
-		return nil, err
+func (o *operation) receive(
+	w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration, read func(media string, body io.Reader) error,
+) error {
+	media, err := o.mediaType(r.Header)
+	if err != nil {
+		return err
 	}
 	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return tooLarge(limit)
 	}
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, fmt.Errorf("bound the body's time: %w", err)
+		return fmt.Errorf("bound the body's time: %w", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body := &incoming{Reader: http.MaxBytesReader(w, r.Body, limit)}
+	wrong := read(media, body)
+	if wrong != nil {
+		_, _ = io.Copy(io.Discard, body) // a client that still sends would not hear what is wrong
+	}
 	var over *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(body.err, &over):
+		return tooLarge(limit)
+	case errors.Is(body.err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close") // what is left of the body would be read as the next request
-		return nil, fault.New(fault.RequestTimeout, fmt.Sprintf("The body did not arrive within %s.", patience))
-	case err != nil:
-		return nil, fault.New(fault.InvalidRequest, "The body ended early.")
+		return fault.New(fault.RequestTimeout, fmt.Sprintf("The body did not arrive within %s.", patience))
+	case body.err != nil:
+		return fault.New(fault.InvalidRequest, "The body ended early.")
 	}
 	// The server watches the connection while the request is answered; this deadline would cancel it.
 	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, fmt.Errorf("end the body's time: %w", err)
+		return fmt.Errorf("end the body's time: %w", err)
 	}
-	return body, nil
+	return wrong
 }
 
-func checkMediaType(h http.Header) error {
-	unsupported := fault.New(fault.UnsupportedMediaType, "The body must be application/json in UTF-8, and not compressed.")
+// incoming is a body that remembers why it ended before its end: whoever reads it may take that for an error of its own.
+type incoming struct {
+	io.Reader
+	err error
+}
+
+func (i *incoming) Read(into []byte) (int, error) {
+	n, err := i.Reader.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		i.err = err
+	}
+	return n, err
+}
+
+// readDocument is receive of one JSON document, decoded.
+func (o *operation) readDocument(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration) (document any, err error) {
+	err = o.receive(w, r, limit, patience, func(_ string, body io.Reader) error {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		document, err = decode(text)
+		return err
+	})
+	return document, err
+}
+
+// mediaType is that of the body, one that the operation takes.
+func (o *operation) mediaType(h http.Header) (string, error) {
+	unsupported := fault.New(fault.UnsupportedMediaType, "The body must be "+strings.Join(o.media, " or ")+" in UTF-8, and not compressed.")
 	if encoding := h.Values("Content-Encoding"); len(encoding) > 0 && (len(encoding) > 1 || encoding[0] != "identity") {
-		return unsupported
+		return "", unsupported
 	}
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
-		return unsupported
+		return "", unsupported
 	}
 	if types[0] == "application/json" {
-		return nil
+		return types[0], nil
 	}
 	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || media != "application/json" {
-		return unsupported
+	if err != nil || !slices.Contains(o.media, media) {
+		return "", unsupported
 	}
 	for name, value := range params {
 		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return unsupported
+			return "", unsupported
 		}
 	}
-	return nil
+	return media, nil
 }
 
 func tooLarge(limit int64) error {
@@ -89,30 +125,44 @@ func decode(document []byte) (any, error) {
 	}
 	in, _ := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(in)
-	d := decoder{in}
+	d := decoder{in: in}
 	d.read(document)
 	defer d.read(nil) // the decoder outlives the document
 	value, err := d.value(0)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.in.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.InvalidRequest, "There is something after the JSON document.")
-	}
-	return value, nil
+	return value, d.end()
 }
 
 // decoders are used again: a new one allocates as much as a small order.
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-type decoder struct{ in *jsontext.Decoder }
+type decoder struct {
+	in    *jsontext.Decoder
+	until int64 // the offset behind which a value may not go on; 0 for none
+}
+
+// errTooLong says that a value went on for too long.
+var errTooLong = errors.New("the value is too long")
 
 // read begins a document. That no member is there twice is seen when it is put into its map, at no price.
 func (d decoder) read(document []byte) {
 	d.in.Reset(bytes.NewBuffer(document), jsontext.AllowDuplicateNames(true))
 }
 
+// end wants the document to be all there is.
+func (d decoder) end() error {
+	if _, err := d.in.ReadToken(); !errors.Is(err, io.EOF) {
+		return fault.New(fault.InvalidRequest, "There is something after the JSON document.")
+	}
+	return nil
+}
+
 func (d decoder) value(depth int) (any, error) {
+	if d.until > 0 && d.in.InputOffset() > d.until {
+		return nil, errTooLong
+	}
 	if depth > maxDepth {
 		return nil, d.refuse("is nested too deeply")
 	}

@@ -129,13 +129,17 @@ func TestExamplesOfTheContractWork(t *testing.T) {
 	for name, example := range w.server.spec.doc.Components.Examples {
 		value, err := json.Marshal(example.Value.Value)
 		w.must(err)
-		if name == "Order" {
+		switch name {
+		case "Order":
 			w.must(w.server.spec.doc.Components.Schemas["Order"].Value.VisitJSON(example.Value.Value))
+			continue
+		case "ImportOrders":
+			wantAccepted(t, w.importOrders(freshKey(), string(value)), "false")
 			continue
 		}
 		wantCreated(t, w.place(freshKey(), string(value)), "false")
 	}
-	w.wantRows(rows{2, 2, 2})
+	w.wantRows(rows{2, 3, 2})
 }
 
 // A contract whose promises the server could not keep does not start.
@@ -160,6 +164,11 @@ func TestSpecificationIsRefused(t *testing.T) {
 		"a format that nobody checks":              {replace("          format: date-time\n", "          format: email\n"), "#/components/schemas/PlaceOrder/properties/client_sent_at/format"},
 		"a rule beside a reference":                {replace(`customer_id: {$ref: "#/components/schemas/ClientId"}`, `customer_id: {$ref: "#/components/schemas/ClientId", maxLength: 5}`), "maxLength"},
 		"a parameter that is a list":               {replace("schema: {type: string, minLength: 1, maxLength: 200}", "schema: {type: array, items: {type: string}}"), "?page_token"},
+		"a task without its lease":                 {replace("task: {lease: 30s, ", "task: {"), "task: lease is missing"},
+		"a task with an unknown member":            {replace("poll: 2s}", "pull: 2s}"), "task: unknown member"},
+		"a limit of a body that cannot be parsed":  {replace("x-max-body: 16MiB", "x-max-body: 16MB"), "x-max-body"},
+		"rows without a limit":                     {replace("          maxItems: 10000\n", ""), "x-rows needs maxItems"},
+		"rows that are no array":                   {replace("          x-rows: true # judged", "          x-row: true # judged"), "only a body of rows"},
 		"a size of a policy that cannot be parsed": {replace("max-response: 64KiB", "max-response: 64KB"), "max-response"},
 	} {
 		if _, err := loadSpecification(t.Context(), []byte(test.spec)); err == nil || !strings.Contains(err.Error(), test.want) {

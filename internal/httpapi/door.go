@@ -15,6 +15,7 @@ import (
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
+	"orderonce/internal/imports"
 )
 
 // shed is the pause that a request is told which came while too many others were under way.
@@ -33,6 +34,7 @@ type call struct {
 	apiVersion string
 	wait       *time.Duration // how long the client would wait for a first request; nil for the policy's bound
 	parameters *idempotency.Parameters
+	input      *imports.Input // of a body of rows; nil where it has another
 }
 
 type callKey struct{}
@@ -128,15 +130,18 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 		}
 		c.preferWait(w, r)
 	}
+	limit := max(s.config.MaxBody, o.maxBody)
 	var document any
-	if o.body != nil {
-		body, err := readBody(w, r, s.config.MaxBody, s.config.BodyRead)
-		if err != nil {
-			return nil, err
-		}
-		if document, err = decode(body); err != nil {
-			return nil, err
-		}
+	var taken *intake
+	var err error
+	switch {
+	case o.rows != nil:
+		taken, err = s.takeIn(w, r, c, limit)
+	case o.body != nil:
+		document, err = o.readDocument(w, r, limit, s.config.BodyRead)
+	}
+	if err != nil {
+		return nil, err
 	}
 	c.parameters = &idempotency.Parameters{}
 	path, query, err := o.validateParameters(r)
@@ -144,12 +149,20 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call) (*http.R
 		return nil, err
 	}
 	c.parameters.Path(path)
-	c.parameters.Query(query)
-	if o.body != nil {
+	switch {
+	case o.rows != nil:
+		if err := taken.admit(c, query); err != nil {
+			return nil, err
+		}
+		r.Body = admitted{taken.other}
+	case o.body != nil:
+		c.parameters.Query(query)
 		if err := c.admit(document); err != nil {
 			return nil, err
 		}
 		r.Body = admitted{document}
+	default:
+		c.parameters.Query(query)
 	}
 	c.apiVersion = r.Header.Get("API-Version")
 	if c.apiVersion == "" {

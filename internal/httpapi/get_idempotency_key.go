@@ -33,10 +33,26 @@ func (s *Server) GetIdempotencyKey(ctx context.Context, request api.GetIdempoten
 		return api.GetIdempotencyKey200JSONResponse{State: api.Absent}, nil
 	}
 	status := int32(state.Status) //nolint:gosec // an HTTP status
-	out := api.GetIdempotencyKey200JSONResponse{State: api.Completed, Status: &status, ExpiresAt: &state.Expires}
-	if state.Resource != nil && state.Resource.Type == orderResource {
-		path := orderPath(state.Resource.ID.String())
-		out.Resource = &path
+	out := api.GetIdempotencyKey200JSONResponse{State: api.Completed, Status: &status}
+	if !state.Expires.IsZero() {
+		out.ExpiresAt = &state.Expires
+	}
+	if state.Resource != nil {
+		out.Resource = pathOf(*state.Resource)
 	}
 	return out, nil
+}
+
+// pathOf is where a caller reads the resource of an outcome; nil for what only operators do.
+func pathOf(r idempotency.Resource) *string {
+	var path string
+	switch r.Type {
+	case orderResource:
+		path = orderPath(r.ID.String())
+	case taskResource:
+		path = taskPath(r.ID.String())
+	default:
+		return nil
+	}
+	return &path
 }

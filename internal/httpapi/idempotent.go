@@ -22,6 +22,8 @@ import (
 type reply struct {
 	visit    func(http.ResponseWriter) error
 	resource idempotency.Resource // zero where it made and changed nothing that has an id
+	// promise says that the work is still to be done, by the task that is the resource: the key is kept until it ends.
+	promise bool
 }
 
 // once runs work under the request's idempotency key and answers with the first outcome of that key. Work may run
@@ -100,7 +102,7 @@ func record(r reply) (idempotency.Answer, error) {
 	for name := range rec.header {
 		header[name] = rec.header.Get(name)
 	}
-	answer := idempotency.Answer{Status: rec.status, Header: businessHeader(header), Body: rec.body.Bytes()}
+	answer := idempotency.Answer{Status: rec.status, Header: businessHeader(header), Body: rec.body.Bytes(), Promise: r.promise}
 	if r.resource != (idempotency.Resource{}) {
 		answer.Resource = &r.resource
 	}
@@ -110,7 +112,7 @@ func record(r reply) (idempotency.Answer, error) {
 // businessHeader keeps the headers that a replay repeats. Everything else belongs to one response.
 func businessHeader(header map[string]string) map[string]string {
 	kept := map[string]string{}
-	for _, name := range []string{"Content-Type", "Etag", "Location"} {
+	for _, name := range []string{"Content-Type", "Etag", "Location", "Retry-After"} {
 		if value, ok := header[name]; ok {
 			kept[name] = value
 		}
@@ -137,7 +139,9 @@ func (s stored) write(w http.ResponseWriter) error {
 		header.Set(name, value)
 	}
 	header.Set("Idempotency-Replayed", strconv.FormatBool(s.outcome.Replayed))
-	header.Set("Idempotency-Key-Expires", s.outcome.Expires.UTC().Format(http.TimeFormat))
+	if !s.outcome.Expires.IsZero() {
+		header.Set("Idempotency-Key-Expires", s.outcome.Expires.UTC().Format(http.TimeFormat))
+	}
 	if s.outcome.Rejected || s.outcome.Status >= http.StatusBadRequest {
 		header.Set("X-Should-Retry", "false")
 	}
@@ -150,6 +154,8 @@ func (s stored) write(w http.ResponseWriter) error {
 
 func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error         { return s.write(w) }
 func (s stored) VisitCancelOrderResponse(w http.ResponseWriter) error         { return s.write(w) }
+func (s stored) VisitImportOrdersResponse(w http.ResponseWriter) error        { return s.write(w) }
+func (s stored) VisitRetryTaskResponse(w http.ResponseWriter) error           { return s.write(w) }
 func (s stored) VisitCreateTenantResponse(w http.ResponseWriter) error        { return s.write(w) }
 func (s stored) VisitActivateTenantResponse(w http.ResponseWriter) error      { return s.write(w) }
 func (s stored) VisitDeactivateTenantResponse(w http.ResponseWriter) error    { return s.write(w) }

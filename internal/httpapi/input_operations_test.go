@@ -38,7 +38,8 @@ func wantMade(t *testing.T, a answer) {
 // absent fills a path's parameters with values that are valid and name nothing.
 func absent(path string) string {
 	return strings.NewReplacer("{code}", "internal", "{orderId}", freshKey(), "{clientOrderId}", freshKey(), "{key}", freshKey(),
-		"{tenantId}", freshKey(), "{principalId}", freshKey(), "{apiKeyId}", freshKey(), "{effectId}", freshKey()).Replace(path)
+		"{tenantId}", freshKey(), "{principalId}", freshKey(), "{apiKeyId}", freshKey(), "{effectId}", freshKey(),
+		"{taskId}", freshKey()).Replace(path)
 }
 
 // addresses are the places of every operation, its parameters absent ones.
@@ -55,6 +56,9 @@ func (w *world) addresses() map[*operation]string {
 
 // bodyFor is a valid body of an operation that takes one.
 func bodyFor(o *operation) string {
+	if o.rows != nil {
+		return importOf(row("mine-" + freshKey()))
+	}
 	if !identity.ForOperators(o.scope) {
 		return order()
 	}

@@ -49,6 +49,9 @@ func (m *matrix) stage(o *operation) (address, body string) {
 		}), 201)
 		values["{apiKeyId}"] = made.Id.String()
 	}
+	if strings.Contains(o.route.Path, "{taskId}") {
+		values["{taskId}"] = m.failedTask()
+	}
 	values["{tenantId}"], values["{principalId}"] = m.tenant, m.principal.Id.String()
 	if strings.Contains(o.route.Path, "{effectId}") {
 		tenant, effect, _ := strings.Cut(strings.TrimPrefix(m.effect(uuid.New(), "needs_human"), "/ops/tenants/"), "/effects/")
@@ -66,7 +69,7 @@ func (m *matrix) stage(o *operation) (address, body string) {
 	}
 	if o.body != nil {
 		var members map[string]any
-		m.must(json.Unmarshal([]byte(bodyFor(o)), &members))
+		m.must(json.Unmarshal([]byte(bodyFor(o)), &members)) // of rows too: no other has these names
 		for name, value := range map[string]any{"name": "t" + freshKey(), "principal_id": m.principal.Id} {
 			if _, takes := members[name]; takes {
 				members[name] = value
@@ -167,7 +170,8 @@ func expected(o *operation, caller string) (status int, code string) {
 		switch {
 		case identity.ForOperators(o.scope):
 			return 403, "forbidden"
-		case o.id == "getOrder" || o.id == "cancelOrder" || o.id == "getClientOrder":
+		case o.id == "getOrder" || o.id == "cancelOrder" || o.id == "getClientOrder" ||
+			o.id == "getTask" || o.id == "listTaskResults" || o.id == "retryTask":
 			return 404, "not_found"
 		case o.id == "putOrder":
 			return 201, "" // the name is free in that tenant
@@ -176,6 +180,8 @@ func expected(o *operation, caller string) (status int, code string) {
 	switch o.id {
 	case "createOrder", "createTenant", "createPrincipal", "createAPIKey", "rotateAPIKey":
 		return 201, ""
+	case "importOrders", "retryTask":
+		return 202, ""
 	}
 	return 200, ""
 }

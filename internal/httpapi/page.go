@@ -48,9 +48,13 @@ func parsePageToken(token *string) (uuid.UUID, error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(*token)
 	if err != nil || len(b) != len(uuid.UUID{}) {
-		return uuid.UUID{}, &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
-			Pointer: "?page_token", Reason: "is no token of this list",
-		}}}
+		return uuid.UUID{}, errForeignToken()
 	}
 	return uuid.UUID(b), nil
+}
+
+func errForeignToken() error {
+	return &fault.Error{Kind: fault.InvalidRequest, Fields: []fault.Field{{
+		Pointer: "?page_token", Reason: "is no token of this list",
+	}}}
 }

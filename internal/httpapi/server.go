@@ -71,6 +71,7 @@ type Server struct {
 	inFlight atomic.Int64
 
 	allowance *allowance
+	crowd     crowd
 	origins   map[string]bool
 	reference func() ([]byte, error) // the contract as a page, made when it is first asked for
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
 
+	"orderonce"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/internal/contract"
 	"orderonce/internal/idempotency"
@@ -27,7 +30,10 @@ type operation struct {
 	scope     string              // x-required-scope; empty for public operations
 	policy    *idempotency.Policy // x-idempotency; nil for operations without a key
 	body      *openapi3.Schema    // of application/json; nil for operations without a body
+	media     []string            // of the body
 	rules     *contract.Body      // of the body's schema
+	rows      *rowRules           // of a body that is judged row by row; nil for all others
+	maxBody   int64               // x-max-body, in bytes; 0 where the server's setting is all
 	transport []string            // the body's members that x-fingerprint excludes
 
 	parameters []*contract.Parameter // but the key: idempotency.ParseKey is its judge
@@ -133,10 +139,28 @@ func (o *operation) compile() error {
 			o.transport = append(o.transport, name)
 		}
 	}
+	o.media = slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
 	var err error
 	o.rules, err = contract.CompileBody(
 		schema, "paths", o.route.Path, strings.ToLower(o.route.Method), "requestBody", "content", "application/json", "schema")
-	return err
+	if err != nil {
+		return err
+	}
+	if o.rows, err = compileRows(o.body, o.rules); err != nil {
+		return err
+	}
+	if o.rows == nil && len(o.media) > 1 {
+		return errors.New("only a body of rows may have another media type than application/json")
+	}
+	if text, is := op.Extensions["x-max-body"].(string); is {
+		number, ok := strings.CutSuffix(text, "MiB")
+		n, err := strconv.ParseInt(number, 10, 32)
+		if !ok || err != nil || n <= 0 {
+			return fmt.Errorf("x-max-body: %q is no size in MiB, such as 16MiB", text)
+		}
+		o.maxBody = n << 20
+	}
+	return nil
 }
 
 func (o *operation) readPolicy() error {
@@ -171,6 +195,19 @@ func (s *specification) policyOf(operation string) *idempotency.Policy {
 		}
 	}
 	return nil
+}
+
+// Policy is what the contract promises about the keys of an operation, and about its tasks where it accepts some.
+func Policy(ctx context.Context, operation string) (idempotency.Policy, error) {
+	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
+	if err != nil {
+		return idempotency.Policy{}, err
+	}
+	policy := spec.policyOf(operation)
+	if policy == nil {
+		return idempotency.Policy{}, fmt.Errorf("%s takes no key", operation)
+	}
+	return *policy, nil
 }
 
 func mutating(method string) bool {

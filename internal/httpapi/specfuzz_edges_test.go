@@ -54,8 +54,15 @@ func (g *generator) edges(schema *openapi3.Schema) (all []edge) {
 		all = append(all, g.stringEdges(schema)...)
 	case schema.Type.Is("array"):
 		list := func(n uint64) (items []any) {
+			item := g.value("", schema.Items.Value, false)
+			for n > 1000 && len(g.write(item)) > 1000 { // thousands of large ones would be too large as a whole
+				item = g.value("", schema.Items.Value, false)
+			}
 			for range n {
-				items = append(items, g.value("", schema.Items.Value, false))
+				if n <= 1000 {
+					item = g.value("", schema.Items.Value, false)
+				}
+				items = append(items, item)
 			}
 			return items
 		}

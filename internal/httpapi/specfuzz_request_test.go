@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -219,12 +220,20 @@ func (g *generator) systematic(o *operation, token string) (all []*request) {
 			if e.valid {
 				want = accepted
 			}
+			if o.rows != nil && len(at) > 1 && at[0] == o.rows.member {
+				want = anything // a row that breaks a rule is a rejected row
+			}
 			r := whole().copied(fmt.Sprintf("%v: %s", at, e.why), want)
 			r.document = put(r.document, at, e.value)
 			add(r)
 		}
 	})
 	return all
+}
+
+func readsAsBool(text string) bool {
+	_, err := strconv.ParseBool(text)
+	return err == nil
 }
 
 func (g *generator) parameterEdges(p *openapi3.Parameter, whole func() *request) (all []*request) {
@@ -250,6 +259,7 @@ func (g *generator) parameterEdges(p *openapi3.Parameter, whole func() *request)
 		text := fmt.Sprint(e.value)
 		_, isText := e.value.(string)
 		switch {
+		case p.Schema.Value.Type.Is("boolean") && readsAsBool(text): // 1 is one of its spellings
 		case !isText && p.Schema.Value.Type.Is("string"), e.valid && slices.Contains(named, p.Name): // no value of the wire is of another type
 		case p.In == openapi3.ParameterInPath && text == "": // another route
 		case p.In == openapi3.ParameterInHeader && (printable(text) != text || strings.TrimSpace(text) != text || len(text) > 10_000):

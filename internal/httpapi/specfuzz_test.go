@@ -71,6 +71,10 @@ func TestEveryRequestIsAnsweredByTheContract(t *testing.T) {
 		f.learn("code", kind.String())
 	}
 	f.playground()
+	for range 200 {
+		f.learn("taskId", w.failedTask())
+	}
+	f.records += 200 // of the imports that made them
 	var planned []*request
 	for _, o := range operations {
 		planned = append(planned, f.systematic(o, w.tokenFor(o))...)
@@ -216,6 +220,9 @@ func expect(r *request, a answer) error {
 		if a.status == http.StatusUnprocessableEntity && (a.Code != "validation_failed" || len(a.Errors) == 1 && slices.Contains(ruled, a.Errors[0].Pointer)) {
 			return nil // a coupon's rejection; what only the rules know
 		}
+		if a.status == http.StatusBadRequest && len(a.Errors) == 1 && a.Errors[0].Pointer == "?page_token" {
+			return nil // another list's
+		}
 		return errors.New("a valid request is refused")
 	case refused:
 		if a.status < 400 || a.status == http.StatusConflict || a.status == http.StatusForbidden || a.status == http.StatusUnauthorized {
@@ -242,7 +249,7 @@ func (f *fuzzing) remember(got *http.Request, a answer) error {
 	if a.status < 300 {
 		f.learnAnswer(o, got, a)
 	}
-	final := a.header.Get("Idempotency-Key-Expires") != ""
+	final := a.header.Get("Idempotency-Key-Expires") != "" || a.status == http.StatusAccepted // a promise has no expiry yet
 	replayed := a.header.Get("Idempotency-Replayed") == "true"
 	if final {
 		key, err := idempotency.ParseKey(got.Header.Values(keyHeader))
@@ -270,6 +277,7 @@ func (f *fuzzing) remember(got *http.Request, a answer) error {
 	}
 	location := a.header.Get("Location")
 	switch {
+	case a.status == http.StatusAccepted: // nobody works on it here
 	case a.status == http.StatusCreated && f.made[location]:
 		return fmt.Errorf("made twice: %s", location)
 	case a.status == http.StatusCreated:

@@ -79,6 +79,7 @@ func (w *world) namings() map[string]naming {
 	if a := w.send(http.MethodPost, "/orders/"+id+"/cancel", nil, with(keyHeader, cancelKey)); a.status != http.StatusOK {
 		w.t.Fatalf("%d %s", a.status, a.body)
 	}
+	task := w.failedTask()
 	word := func() string { return "absent-" + freshKey()[24:] }
 	before := func() string { return pageToken(uuid.MustParse(earlier)) }
 	return map[string]naming{
@@ -101,6 +102,11 @@ func (w *world) namings() map[string]naming {
 		"putOrder": {func(id string, stranger option) answer {
 			return w.send(http.MethodPut, "/client-orders/"+id, strings.NewReader(order()), json, stranger)
 		}, "their-order", word, 201},
+		"getTask":         {func(id string, stranger option) answer { return w.get("/tasks/"+id, stranger) }, task, freshKey, 404},
+		"listTaskResults": {func(id string, stranger option) answer { return w.get("/tasks/"+id+"/results", stranger) }, task, freshKey, 404},
+		"retryTask": {func(id string, stranger option) answer {
+			return w.send(http.MethodPost, "/tasks/"+id+"/retry", nil, stranger, with(keyHeader, freshKey()))
+		}, task, freshKey, 404},
 		"putOrder, checkout": {func(c string, stranger option) answer {
 			return w.send(http.MethodPut, "/client-orders/"+freshKey(), strings.NewReader(order(set("checkout_id", c))), json, stranger)
 		}, "their-checkout", word, 201},

@@ -214,7 +214,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.keys.recent.keep(r.request.Scope, r.print, done.recorded())
-	return Outcome{Answer: done.answer, Expires: done.expiresAt}, nil
+	return Outcome{Answer: done.answer, Expires: done.expires()}, nil
 }
 
 // definite says that the work's fault is a judgement of the request, and not the service's trouble of the moment.

@@ -17,7 +17,7 @@ type State struct {
 	Completed  bool // a request with the same parameters would be given Status; neither: a request would run
 	Status     int
 	Resource   *Resource
-	Expires    time.Time
+	Expires    time.Time // zero while the answer is a promise
 }
 
 // probeWait is how long a look waits for the row of a request under way before it takes it to be running.

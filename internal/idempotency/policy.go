@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -25,6 +26,22 @@ type Policy struct {
 	Wait        time.Duration // how long a duplicate waits for the first before fault.InProgress
 	Reference   bool          // replay: reference; keep the resource's id and not the answer
 	MaxResponse int           // bytes of an answer that is stored as it is
+	Task        *TaskPolicy   // of an operation whose answer is a promise to do the work; nil for all others
+}
+
+// TaskPolicy is what an operation promises about the work that it accepts.
+type TaskPolicy struct {
+	Lease           time.Duration // how long a worker owns a task that it does not write to
+	ResultRetention time.Duration // how long the results are kept, counted from the end
+	Poll            time.Duration // how long a client should wait between two looks
+}
+
+// Keep is how long the record of a promise is kept once that was kept: as long as there are results to lead to.
+func (p Policy) Keep() time.Duration {
+	if p.Task == nil {
+		return p.Retention
+	}
+	return max(p.Retention, p.Task.ResultRetention)
 }
 
 // Scope is the scope of one key of the operation for a caller.
@@ -35,33 +52,52 @@ func (p Policy) Scope(tenant, principal uuid.UUID, operation string, key Key) Sc
 	return Scope{Tenant: tenant, Principal: principal, Operation: operation, Key: key}
 }
 
-// ParsePolicy reads an x-idempotency extension. Every member is required and no other is known, so that a
-// misspelt promise fails the start instead of becoming a default.
+// ParsePolicy reads an x-idempotency extension. Every member but task is required and no other is known, so that a
+// misspelt promise fails the start instead of becoming a default. Of task, in turn, every member is required.
 func ParsePolicy(extension map[string]any) (Policy, error) {
 	var p Policy
-	var err error
-	members := map[string]func(string) error{
+	extension = maps.Clone(extension)
+	if task, is := extension["task"].(map[string]any); is {
+		delete(extension, "task")
+		p.Task = &TaskPolicy{}
+		err := parseMembers("x-idempotency: task", task, map[string]func(string) error{
+			"lease":            duration(&p.Task.Lease),
+			"result-retention": duration(&p.Task.ResultRetention),
+			"poll":             duration(&p.Task.Poll),
+		})
+		if err != nil {
+			return Policy{}, err
+		}
+	}
+	err := parseMembers("x-idempotency", extension, map[string]func(string) error{
 		"scope":        oneOf(&p.TenantWide, "principal", "tenant"),
 		"replay":       oneOf(&p.Reference, "snapshot", "reference"),
 		"retention":    duration(&p.Retention),
 		"wait":         duration(&p.Wait),
 		"max-response": size(&p.MaxResponse),
+	})
+	if err != nil {
+		return Policy{}, err
 	}
-	for name, value := range extension {
+	return p, nil
+}
+
+func parseMembers(of string, given map[string]any, members map[string]func(string) error) error {
+	for name, value := range given {
 		parse, ok := members[name]
 		if !ok {
-			return Policy{}, fmt.Errorf("x-idempotency: unknown member %q", name)
+			return fmt.Errorf("%s: unknown member %q", of, name)
 		}
 		text, _ := value.(string)
-		if err = parse(text); err != nil {
-			return Policy{}, fmt.Errorf("x-idempotency: %s: %w", name, err)
+		if err := parse(text); err != nil {
+			return fmt.Errorf("%s: %s: %w", of, name, err)
 		}
 		delete(members, name)
 	}
 	for name := range members {
-		return Policy{}, fmt.Errorf("x-idempotency: %s is missing", name)
+		return fmt.Errorf("%s: %s is missing", of, name)
 	}
-	return p, nil
+	return nil
 }
 
 func oneOf(second *bool, names ...string) func(string) error {
@@ -79,6 +115,11 @@ func oneOf(second *bool, names ...string) func(string) error {
 func duration(into *time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
+		if days, whole := strings.CutSuffix(text, "d"); whole {
+			var n uint64
+			n, err = strconv.ParseUint(days, 10, 16)
+			d = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits
+		}
 		if err != nil {
 			return err
 		}

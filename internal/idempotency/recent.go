@@ -36,7 +36,8 @@ func newRecent(size int) recent {
 }
 
 func (m recent) keep(scope Scope, print fingerprint, outcome Outcome) {
-	if m.outcomes != nil && len(outcome.Body) <= rememberedBody {
+	promise := outcome.Expires.IsZero() // and when that is forgotten, only the database will know
+	if m.outcomes != nil && len(outcome.Body) <= rememberedBody && !promise {
 		m.outcomes.Add(scope, memory{print, outcome})
 	}
 }

@@ -38,13 +38,15 @@ type Answer struct {
 	Resource *Resource
 	// Rejected says that the answer is a final "no": everything that the work wrote is taken back before it is stored.
 	Rejected bool
+	// Promise says that the answer only promises an outcome: the record is kept until EndRetention begins its retention.
+	Promise bool
 }
 
 // Outcome is an answer with what is true of this request alone.
 type Outcome struct {
 	Answer
 	Replayed bool      // the answer is the first request's
-	Expires  time.Time // when the key is forgotten
+	Expires  time.Time // when the key is forgotten; zero while the answer is a promise that was not kept yet
 	// ByReference says that the first answer's body was not kept: it is to be made of Resource as that is now.
 	ByReference bool
 }
@@ -55,7 +57,7 @@ type completion struct {
 	headers     json.RawMessage
 	body        []byte // nil where the record only refers to the resource
 	completedAt time.Time
-	expiresAt   time.Time
+	expiresAt   *time.Time // nil where the answer is a promise
 }
 
 // complete decides how an answer is remembered. One that is too large is kept by reference where it has a resource to
@@ -66,7 +68,10 @@ func complete(answer Answer, policy Policy) (*completion, error) {
 		return nil, fmt.Errorf("encode the headers: %w", err)
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	c := &completion{answer: answer, headers: headers, completedAt: now, expiresAt: now.Add(policy.Retention)}
+	c := &completion{answer: answer, headers: headers, completedAt: now}
+	if expires := now.Add(policy.Retention); !answer.Promise {
+		c.expiresAt = &expires
+	}
 	if answer.Resource == nil || !policy.Reference && len(answer.Body) <= policy.MaxResponse {
 		c.body = append([]byte{}, answer.Body...) // an empty body is not NULL
 	}
@@ -75,9 +80,16 @@ func complete(answer Answer, policy Policy) (*completion, error) {
 
 // recorded is the outcome as a replay reads it.
 func (c *completion) recorded() Outcome {
-	outcome := Outcome{Answer: c.answer, Expires: c.expiresAt, ByReference: c.body == nil}
+	outcome := Outcome{Answer: c.answer, Expires: c.expires(), ByReference: c.body == nil}
 	outcome.Body = c.body
 	return outcome
+}
+
+func (c *completion) expires() (at time.Time) {
+	if c.expiresAt != nil {
+		at = *c.expiresAt
+	}
+	return at
 }
 
 // recordedAs says whether the record is this completion's: times of one microsecond and equal bytes are.
@@ -113,7 +125,7 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 		status := int16(done.answer.Status) //nolint:gosec // an HTTP status
 		params.ResponseStatus, params.ResponseHeaders, params.ResponseBody = &status, done.headers, done.body
 		params.ResourceType, params.ResourceID = done.resource()
-		params.CompletedAt, params.ExpiresAt = &done.completedAt, &done.expiresAt
+		params.CompletedAt, params.ExpiresAt = &done.completedAt, done.expiresAt
 	}
 	return queries.ClaimKey(ctx, db, params)
 }
@@ -143,7 +155,7 @@ func (r *result) Write(ctx context.Context, db postgres.DBTX) error {
 		TenantID: r.scope.Tenant, PrincipalID: r.scope.Principal, Operation: r.scope.Operation,
 		IdempotencyKey: string(r.scope.Key),
 		ResponseStatus: &status, ResponseHeaders: done.headers, ResponseBody: done.body,
-		CompletedAt: &done.completedAt, ExpiresAt: &done.expiresAt,
+		CompletedAt: &done.completedAt, ExpiresAt: done.expiresAt,
 	}
 	params.ResourceType, params.ResourceID = done.resource()
 	return queries.CompleteKey(ctx, db, params)

@@ -8,13 +8,14 @@ import (
 	"orderonce/internal/fault"
 )
 
-// The scopes that a key may hold, one for each kind of operation.
+// The scopes that a key may hold, one for each kind of operation. Who imports may look at the tasks that come of it.
 const (
-	OrdersCreate = "orders:create"
-	OrdersRead   = "orders:read"
-	OrdersCancel = "orders:cancel"
-	OpsRead      = "ops:read"
-	OpsWrite     = "ops:write"
+	OrdersCreate  = "orders:create"
+	OrdersRead    = "orders:read"
+	OrdersCancel  = "orders:cancel"
+	ImportsCreate = "imports:create"
+	OpsRead       = "ops:read"
+	OpsWrite      = "ops:write"
 )
 
 // opsScope begins the scopes that reach every tenant. The queries of credentials say it once more.
@@ -24,7 +25,7 @@ const opsScope = "ops:"
 func Scopes() []string { return append(TenantScopes(), OpsRead, OpsWrite) }
 
 // TenantScopes lists those that reach no further than the caller's own tenant: what any tenant's keys may hold.
-func TenantScopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel} }
+func TenantScopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel, ImportsCreate} }
 
 // ForOperators says whether a scope reaches every tenant. Only principals of an operators' tenant may hold it, and what
 // it allows is done with the rights of the Worker role.

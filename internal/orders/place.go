@@ -26,7 +26,8 @@ type Placement struct {
 	TenantID          uuid.UUID
 	PrincipalID       uuid.UUID
 	CheckoutID        *string
-	ClientOrderID     *string // the caller's own name for the order, for ever; see Put
+	ClientOrderID     *string   // the caller's own name for the order, for ever; see Put
+	ID                uuid.UUID // of the order, where it was promised before; nil for a new one
 	CustomerID        string
 	Currency          string
 	Items             []Item
@@ -82,9 +83,11 @@ func draft(p Placement) (Order, error) {
 	if err != nil {
 		return Order{}, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Order{}, fmt.Errorf("order id: %w", err)
+	id := p.ID
+	if id == uuid.Nil {
+		if id, err = uuid.NewV7(); err != nil {
+			return Order{}, fmt.Errorf("order id: %w", err)
+		}
 	}
 	if p.Metadata == nil {
 		p.Metadata = map[string]string{}

@@ -79,6 +79,15 @@ var goodRows = []struct {
 		"response_body": `'\x'`, "resource_type": "'order'", "resource_id": someID, "created_at": "now()",
 		"completed_at": "now()", "expires_at": "now()",
 	}},
+	{"tasks", row{
+		"tenant_id": someTenant, "id": someID, "operation": "'importOrders'", "principal_id": somePrincipal,
+		"key_principal_id": somePrincipal, "idempotency_key": "'0123456789abcdef'", "options": "'{}'", "state": "'processing'",
+		"total": "2", "succeeded": "1", "rejected": "1", "due_at": "now()", "created_at": "now()", "updated_at": "now()",
+	}},
+	{"import_chunks", row{"tenant_id": someTenant, "task_id": someID, "number": "0", "first_row": "0", "input": `'\x'`}},
+	{"import_rows", row{
+		"tenant_id": someTenant, "task_id": someID, "number": "0", "client_order_id": "'mine-1'", "state": "'succeeded'", "order_id": someID,
+	}},
 }
 
 func (r row) insert(table string) string {
@@ -176,6 +185,31 @@ var badRows = map[string][]row{
 		{"subtotal_minor": "-1", "discount_minor": "0", "total_minor": "-1"},
 	},
 
+	"tasks_end": {
+		{"due_at": "NULL"},
+		{"ended_at": "now()"},
+		{"result_expires_at": "now()"},
+		{"purged_at": "now()"},
+		{"state": "'succeeded'"},
+		{"state": "'succeeded'", "due_at": "NULL", "ended_at": "now()"},
+		{"state": "'succeeded'", "due_at": "NULL", "result_expires_at": "now()"},
+		{"state": "'succeeded'", "ended_at": "now()", "result_expires_at": "now()"},
+		{"state": "'succeeded'", "due_at": "NULL", "ended_at": "now()", "result_expires_at": "now()", "owner": "'me'"},
+	},
+	"tasks_failure": {
+		{"reason": "'stalled'"},
+		{"retryable": "true"},
+		{"state": "'failed'", "due_at": "NULL", "ended_at": "now()", "result_expires_at": "now()"},
+	},
+	"tasks_progress": {{"succeeded": "2"}, {"rejected": "2"}, {"succeeded": "-1"}, {"rejected": "-1"}},
+	"import_rows_outcome": {
+		{"order_id": "NULL"},
+		{"client_order_id": "NULL"},
+		{"problem": "'{}'"},
+		{"state": "'waiting'", "order_id": "NULL"},
+		{"state": "'waiting'", "problem": "'{}'"},
+		{"state": "'rejected'"},
+	},
 	"webhook_subscriptions_name_form": {
 		{"name": "''"}, {"name": "'Erp'"}, {"name": "'-erp'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"},
 	},

@@ -27,6 +27,7 @@ type Kind struct {
 const (
 	RankCredential = 10
 	RankClaim      = 20
+	RankTask       = 25 // accepted behind its claim; what a task writes is behind its fence, which is a claim
 	RankCoupon     = 30 // locked before the order that redeems it
 	RankOrder      = 40
 	RankEvent      = 50

@@ -67,6 +67,11 @@ SELECT * FROM effects WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id
 -- name: ListEffectsOfOrder :many
 SELECT * FROM effects WHERE tenant_id = sqlc.arg(tenant_id) AND order_id = sqlc.arg(order_id) ORDER BY version, id;
 
+-- name: ListStatesOfOrders :many
+SELECT order_id, state FROM effects
+WHERE tenant_id = sqlc.arg(tenant_id) AND destination = sqlc.arg(destination) AND operation = sqlc.arg(operation)
+  AND lane = '' AND order_id = ANY (sqlc.arg(order_ids)::uuid[]);
+
 -- name: TakeEffects :many
 -- Takes up to `most` due effects of a destination and leases them: what was pending is in flight, committed before a
 -- byte of it leaves; what is found in flight was possibly sent, and is unknown. Each of the next 64 tenants behind

@@ -21,7 +21,7 @@ ON CONFLICT (tenant_id, principal_id, operation, idempotency_key) DO NOTHING;
 UPDATE idempotency_requests
 SET response_status = sqlc.arg(response_status), response_headers = sqlc.arg(response_headers),
     response_body = sqlc.narg(response_body), resource_type = sqlc.narg(resource_type),
-    resource_id = sqlc.narg(resource_id), completed_at = sqlc.arg(completed_at), expires_at = sqlc.arg(expires_at)
+    resource_id = sqlc.narg(resource_id), completed_at = sqlc.arg(completed_at), expires_at = sqlc.narg(expires_at)
 WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
   AND response_status IS NULL;
@@ -41,6 +41,20 @@ DELETE FROM idempotency_requests
 WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
   AND expires_at <= now();
+
+-- name: EndRetention :exec
+-- Begins the retention of a record whose outcome was a promise, now kept. One that is gone is none to speak of.
+UPDATE idempotency_requests SET expires_at = now() + sqlc.arg(retention)::interval
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
+  AND completed_at IS NOT NULL;
+
+-- name: OpenRetention :exec
+-- Takes the expiry back: what the record promises is being worked on again.
+UPDATE idempotency_requests SET expires_at = NULL
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
+  AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key)
+  AND completed_at IS NOT NULL;
 
 -- name: ListOverdueKeys :many
 -- The oldest first, without a lock: several purgers may see the same keys, and PurgeKeys lets each have its own.

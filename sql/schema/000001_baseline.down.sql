@@ -1,6 +1,6 @@
-DROP TABLE reconciliation_looks, reconciliation_findings, idempotency_requests, webhook_secrets, webhook_subscriptions, effects, outbox_events, orders,
-    coupons, audit_log, api_keys, principals, tenants;
-DROP TYPE effect_state, order_status;
+DROP TABLE import_rows, import_chunks, tasks, reconciliation_looks, reconciliation_findings, idempotency_requests, webhook_secrets,
+    webhook_subscriptions, effects, outbox_events, orders, coupons, audit_log, api_keys, principals, tenants;
+DROP TYPE import_row_state, task_state, effect_state, order_status;
 
 -- The roles stay: they are of the whole server, and another database may need them.
 REVOKE ALL ON schema_migrations FROM orderonce_request, orderonce_worker;

@@ -287,6 +287,84 @@ CREATE TABLE idempotency_requests (
 -- right edge and removed at the left one.
 CREATE INDEX idempotency_requests_expiry ON idempotency_requests (expires_at) WHERE expires_at IS NOT NULL;
 
+-- Long work behind a 202. One column of time says who may look at it next: held by an owner, due_at is the end of the
+-- lease; without an owner, the time from which it may be taken; NULL once it has ended. Only attempt_token says whose
+-- writes count, and it grows with each taking.
+CREATE TYPE task_state AS ENUM ('processing', 'outcome_unknown', 'succeeded', 'failed');
+
+CREATE TABLE tasks (
+    tenant_id         uuid NOT NULL,
+    id                uuid NOT NULL,
+    operation         text NOT NULL, -- that accepted it, and knows how to go on with it
+    principal_id      uuid NOT NULL,
+    -- The record that answers the retries of the 202: it is kept until the task ends and sets its expiry.
+    key_principal_id  uuid NOT NULL,
+    idempotency_key   text COLLATE "C" NOT NULL,
+    options           jsonb NOT NULL, -- of the operation
+    state             task_state NOT NULL,
+    retryable         boolean NOT NULL DEFAULT false,
+    reason            text, -- why it failed
+    total             integer NOT NULL,
+    succeeded         integer NOT NULL DEFAULT 0,
+    rejected          integer NOT NULL DEFAULT 0,
+    checkpoint        integer NOT NULL DEFAULT 0, -- how much of its input the operation need not look at again
+    attempt_token     bigint NOT NULL DEFAULT 0,
+    takeovers         integer NOT NULL DEFAULT 0, -- takings from an owner who had not let go
+    stalls            integer NOT NULL DEFAULT 0, -- takings since the last checkpoint
+    fenced_writes     integer NOT NULL DEFAULT 0, -- that came from an owner of before, and changed nothing
+    owner             text, -- of the lease
+    due_at            timestamptz,
+    traceparent       text,
+    created_at        timestamptz NOT NULL,
+    updated_at        timestamptz NOT NULL,
+    ended_at          timestamptz,
+    result_expires_at timestamptz,
+    purged_at         timestamptz, -- the results are gone; this row stays, to say so
+    PRIMARY KEY (tenant_id, id),
+    CONSTRAINT tasks_end CHECK (CASE WHEN state IN ('succeeded', 'failed')
+        THEN ended_at IS NOT NULL AND result_expires_at IS NOT NULL AND owner IS NULL AND due_at IS NULL
+        ELSE ended_at IS NULL AND result_expires_at IS NULL AND purged_at IS NULL AND due_at IS NOT NULL END),
+    CONSTRAINT tasks_failure CHECK (CASE WHEN state = 'failed' THEN reason IS NOT NULL ELSE reason IS NULL AND NOT retryable END),
+    CONSTRAINT tasks_progress CHECK (succeeded >= 0 AND rejected >= 0 AND succeeded + rejected <= total)
+);
+
+-- What has not ended, by tenant, so that a taking costs the same however many one tenant has.
+CREATE INDEX tasks_due ON tasks (tenant_id, due_at) WHERE due_at IS NOT NULL;
+-- Leads the purge to the results that have outlived their retention.
+CREATE INDEX tasks_expiry ON tasks (result_expires_at) WHERE result_expires_at IS NOT NULL AND purged_at IS NULL;
+CREATE INDEX tasks_by_time ON tasks (id);
+
+-- What an import was given: up to a hundred orders a row, compressed by the server, so that accepting thousands of them
+-- is a short transaction.
+CREATE TABLE import_chunks (
+    tenant_id uuid NOT NULL,
+    task_id   uuid NOT NULL,
+    number    integer NOT NULL, -- from 0
+    first_row integer NOT NULL, -- the number of its first order
+    input     bytea NOT NULL,
+    PRIMARY KEY (tenant_id, task_id, number)
+);
+
+ALTER TABLE import_chunks ALTER COLUMN input SET STORAGE EXTERNAL;
+
+CREATE TYPE import_row_state AS ENUM ('waiting', 'succeeded', 'rejected');
+
+-- What became of each order of an import.
+CREATE TABLE import_rows (
+    tenant_id       uuid NOT NULL,
+    task_id         uuid NOT NULL,
+    number          integer NOT NULL, -- as it stood in the import, from 0
+    client_order_id text, -- NULL where the row has none that can be read
+    state           import_row_state NOT NULL,
+    order_id        uuid, -- of the order, or while the row waits, of the order to be
+    problem         jsonb,
+    PRIMARY KEY (tenant_id, task_id, number),
+    CONSTRAINT import_rows_outcome CHECK (CASE WHEN state = 'rejected' THEN problem IS NOT NULL
+        ELSE order_id IS NOT NULL AND client_order_id IS NOT NULL AND problem IS NULL END)
+);
+
+CREATE INDEX import_rows_waiting ON import_rows (tenant_id, task_id, number) WHERE state = 'waiting';
+
 -- The second wall, behind the tenant that every statement names: a session sees only the tenants that its transaction
 -- has named in orderonce.tenants, a list of canonical UUIDs separated by commas. Without it a session sees nothing.
 -- Looking for a tenant in the text is cheaper than making an array of it for every statement, and safe because the list
@@ -325,6 +403,11 @@ GRANT UPDATE (redemptions) ON coupons TO orderonce_request;
 GRANT UPDATE (status, version) ON orders TO orderonce_request;
 -- Effects are made, sent and ended in the background alone.
 GRANT SELECT ON effects TO orderonce_request;
+-- Tasks are accepted, looked at and sent on their way again by requests; the work is the background's.
+GRANT SELECT, INSERT ON tasks TO orderonce_request;
+GRANT UPDATE (state, retryable, reason, stalls, owner, due_at, updated_at, ended_at, result_expires_at) ON tasks TO orderonce_request;
+GRANT INSERT, SELECT (tenant_id, task_id, number) ON import_chunks TO orderonce_request;
+GRANT SELECT ON import_rows TO orderonce_request;
 GRANT SELECT, INSERT ON webhook_subscriptions TO orderonce_request;
 GRANT UPDATE (active, disabled_reason, failing_since) ON webhook_subscriptions TO orderonce_request;
 -- A request makes secrets and ends them; it has no need to read one.
@@ -333,7 +416,7 @@ GRANT SELECT (tenant_id, id, subscription_id, created_at, expires_at), INSERT, U
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     tenants, principals, api_keys, coupons, orders, outbox_events, effects, webhook_subscriptions, webhook_secrets,
-    idempotency_requests TO orderonce_worker;
+    idempotency_requests, tasks, import_chunks, import_rows TO orderonce_worker;
 GRANT SELECT, INSERT, UPDATE ON reconciliation_findings, reconciliation_looks TO orderonce_worker;
 GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
 
@@ -343,7 +426,8 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects',
-        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests', 'reconciliation_findings'
+        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests', 'reconciliation_findings',
+        'tasks', 'import_chunks', 'import_rows'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format(

@@ -140,12 +140,12 @@ func broken(importer, target string, test bool) []string {
 		!under("test", "cmd", "internal/postgres/localpg", "internal/postgres/postgrestest"))
 	breaks("pools", path.Base(target) == "pgxpool" && !test && !under("test", "cmd", "internal/postgres"))
 	breaks("fault-points", target == "orderonce/internal/faultpoint" && !test &&
-		!under("test", "internal/postgres", "internal/outbox", "internal/effects", "internal/httpapi"))
+		!under("test", "internal/postgres", "internal/outbox", "internal/effects", "internal/tasks", "internal/httpapi"))
 	breaks("telemetry-start", (strings.Contains(target, "otel/sdk") || strings.Contains(target, "otel/exporters")) &&
 		!test && !under("test", "cmd", "internal/telemetry"))
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&
 		under("internal/fault", "internal/postgres", "internal/outbox", "internal/idempotency", "internal/identity",
-			"internal/orders", "internal/httpapi/internal/contract") && !under("internal/identity/oidc"))
+			"internal/tasks", "internal/orders", "internal/imports", "internal/httpapi/internal/contract") && !under("internal/identity/oidc"))
 	breaks("floor-5-reference", under("internal/httpapi/internal/reference") && !test && !standard)
 	breaks("floor-5-contract", under("internal/httpapi/internal/contract") && !test && !standard && to != "fault")
 	slices.Sort(rules)

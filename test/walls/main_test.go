@@ -173,6 +173,9 @@ func denied(err error) bool {
 	return errors.As(err, &pe) && pe.Code == "42501"
 }
 
+// clock is the column in which a query brings the database's time along.
+const clock = "read_at"
+
 func answer(ctx context.Context, tx pgx.Tx, q query, values []any) (found, answer string, err error) {
 	rows, err := tx.Query(ctx, q.sql, values...)
 	if err != nil {
@@ -180,6 +183,11 @@ func answer(ctx context.Context, tx pgx.Tx, q query, values []any) (found, answe
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		values, err := row.Values()
+		for i, field := range row.FieldDescriptions() {
+			if field.Name == clock && err == nil {
+				values[i] = nil // tells what time it is, and nothing of any row
+			}
+		}
 		return fmt.Sprint(values), err
 	})
 	found = strings.Join(all, "\n")

@@ -15,6 +15,12 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
+// A task is in one state only: beside the one that is worked on there are one that has failed and one that is due.
+var failedID, dueID = failed(victim), due(victim)
+
+func failed(tenant string) string { return "e" + tenant[1:] }
+func due(tenant string) string    { return "f" + tenant[1:] }
+
 const (
 	theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
 	nobody     = "00000000-0000-0000-0000-000000000000"
@@ -61,6 +67,18 @@ var theirs = map[string]any{
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "traceparent": nil,
 
+	"ListStatesOfOrders.operation": "authorize",
+
+	"delay": "1 minute",
+	"InsertTask.operation": "importOrders", "key_principal_id": theirID, "options": "{}", "total": "10",
+	"checkpoint": "1", "succeeded": "1", "rejected": "0",
+	"ListTasks.state": "processing", "ListTasks.before": intruder, "ListTasksOfTenant.state": "processing", "ListDueTasks.after": nobody,
+	"ListDueTasks.operations": "{importOrders}", "of_each": "10",
+	"ReleaseTask.state": "processing", "stalled": "true", "EndTask.state": "succeeded", "retryable": "false", "EndTask.reason": nil,
+	"ReviveTask.id": failedID, "MarkTaskPurged.id": failedID, "TakeTask.id": dueID,
+
+	"task_id": theirID, "number": "0", "first_row": "0", "input": `\x00`, "row": "0", "problem": nil, "after": "-1",
+	"InsertImportRow.state": "succeeded", "SettleImportRow.state": "succeeded", "ListImportRows.state": "waiting",
 	"url": "https://hooks.example/", "event_types": "{}", "subscription_id": theirID, "ended_at": "2026-06-01Z",
 	"secret": hash, "EndSecrets.ends_at": "2025-06-01Z", "EnableSubscription.id": theirOther, "InsertSecret.id": absentID,
 	"after_aggregate": nobody, "after_version": "0", "aggregate_ids": "{" + theirID + "}", "versions": "{1}",
@@ -87,6 +105,7 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
+	"task_id": absentID, "ReviveTask.id": absentID, "MarkTaskPurged.id": absentID, "TakeTask.id": absentID,
 	"InsertTenant.tenant_id": absentID, "order_id": absentID, "aggregate_id": absentID, "aggregate_ids": "{" + absentID + "}",
 	"order_ids": "{" + absentID + "}", "ActivateEffect.id": absentID,
 	"ListRememberedKeys.ids": "{" + absentID + "}", "ListEffects.order_id": absentID,
@@ -163,6 +182,18 @@ func (w *world) tenant(id, name, expires string) {
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint,
 				fingerprint_version, field_digests, api_version, created_at)
 			VALUES ('$id', '$id', 'createOrder', '$name` + unfinished + `', '$hash', 1, '\x00', '2026-11-01', now())`,
+		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, total, attempt_token, owner,
+				due_at, created_at, updated_at)
+			VALUES ('$id', '$id', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, 'me', '2200-01-01Z', now(), now())`,
+		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, total, attempt_token,
+				due_at, created_at, updated_at)
+			VALUES ('$id', '` + due(id) + `', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, '$expires', now(), now())`,
+		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, reason, retryable, total,
+				attempt_token, created_at, updated_at, ended_at, result_expires_at)
+			VALUES ('$id', '` + failed(id) + `', 'importOrders', '$id', '$id', '$name', '{}', 'failed', 'stalled', true, 10,
+				0, now(), now(), now(), '$expires')`,
+		`import_chunks (tenant_id, task_id, number, first_row, input) VALUES ('$id', '$id', 0, 0, '\x00')`,
+		`import_rows (tenant_id, task_id, number, client_order_id, state, order_id) VALUES ('$id', '$id', 0, 'mine', 'waiting', '$id')`,
 	} {
 		w.exec("INSERT INTO " + strings.NewReplacer("$id", id, "$name", name, "$hash", hash, "$expires", expires, "$other", theirOther).Replace(row))
 	}

@@ -1077,6 +1077,57 @@ func (e ProblemInvalidRequestStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemInventoryRefusedCode.
+const (
+	InventoryRefused ProblemInventoryRefusedCode = "inventory_refused"
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedCode enum.
+func (e ProblemInventoryRefusedCode) Valid() bool {
+	switch e {
+	case InventoryRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemInventoryRefusedKeyAction.
+const (
+	ProblemInventoryRefusedKeyActionKeep ProblemInventoryRefusedKeyAction = "keep"
+	ProblemInventoryRefusedKeyActionNew  ProblemInventoryRefusedKeyAction = "new"
+	ProblemInventoryRefusedKeyActionNone ProblemInventoryRefusedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedKeyAction enum.
+func (e ProblemInventoryRefusedKeyAction) Valid() bool {
+	switch e {
+	case ProblemInventoryRefusedKeyActionKeep:
+		return true
+	case ProblemInventoryRefusedKeyActionNew:
+		return true
+	case ProblemInventoryRefusedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemInventoryRefusedStatus.
+const (
+	ProblemInventoryRefusedStatusN409 ProblemInventoryRefusedStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedStatus enum.
+func (e ProblemInventoryRefusedStatus) Valid() bool {
+	switch e {
+	case ProblemInventoryRefusedStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemLimitReachedCode.
 const (
 	LimitReached ProblemLimitReachedCode = "limit_reached"
@@ -1385,13 +1436,13 @@ func (e ProblemOrderNotCancellableStatus) Valid() bool {
 
 // Defines values for ProblemOutcomeUnknownCode.
 const (
-	OutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
+	ProblemOutcomeUnknownCodeOutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
 )
 
 // Valid indicates whether the value is a known member of the ProblemOutcomeUnknownCode enum.
 func (e ProblemOutcomeUnknownCode) Valid() bool {
 	switch e {
-	case OutcomeUnknown:
+	case ProblemOutcomeUnknownCodeOutcomeUnknown:
 		return true
 	default:
 		return false
@@ -1581,6 +1632,108 @@ const (
 func (e ProblemRequestTimeoutStatus) Valid() bool {
 	switch e {
 	case N408:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredCode.
+const (
+	ProblemTaskExpiredCodeTaskExpired ProblemTaskExpiredCode = "task_expired"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredCode enum.
+func (e ProblemTaskExpiredCode) Valid() bool {
+	switch e {
+	case ProblemTaskExpiredCodeTaskExpired:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredKeyAction.
+const (
+	ProblemTaskExpiredKeyActionKeep ProblemTaskExpiredKeyAction = "keep"
+	ProblemTaskExpiredKeyActionNew  ProblemTaskExpiredKeyAction = "new"
+	ProblemTaskExpiredKeyActionNone ProblemTaskExpiredKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredKeyAction enum.
+func (e ProblemTaskExpiredKeyAction) Valid() bool {
+	switch e {
+	case ProblemTaskExpiredKeyActionKeep:
+		return true
+	case ProblemTaskExpiredKeyActionNew:
+		return true
+	case ProblemTaskExpiredKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredStatus.
+const (
+	N410 ProblemTaskExpiredStatus = 410
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredStatus enum.
+func (e ProblemTaskExpiredStatus) Valid() bool {
+	switch e {
+	case N410:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableCode.
+const (
+	TaskNotRetryable ProblemTaskNotRetryableCode = "task_not_retryable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableCode enum.
+func (e ProblemTaskNotRetryableCode) Valid() bool {
+	switch e {
+	case TaskNotRetryable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableKeyAction.
+const (
+	ProblemTaskNotRetryableKeyActionKeep ProblemTaskNotRetryableKeyAction = "keep"
+	ProblemTaskNotRetryableKeyActionNew  ProblemTaskNotRetryableKeyAction = "new"
+	ProblemTaskNotRetryableKeyActionNone ProblemTaskNotRetryableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableKeyAction enum.
+func (e ProblemTaskNotRetryableKeyAction) Valid() bool {
+	switch e {
+	case ProblemTaskNotRetryableKeyActionKeep:
+		return true
+	case ProblemTaskNotRetryableKeyActionNew:
+		return true
+	case ProblemTaskNotRetryableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableStatus.
+const (
+	ProblemTaskNotRetryableStatusN409 ProblemTaskNotRetryableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableStatus enum.
+func (e ProblemTaskNotRetryableStatus) Valid() bool {
+	switch e {
+	case ProblemTaskNotRetryableStatusN409:
 		return true
 	default:
 		return false
@@ -1793,16 +1946,19 @@ func (e ProblemValidationFailedStatus) Valid() bool {
 
 // Defines values for Scope.
 const (
-	OpsRead      Scope = "ops:read"
-	OpsWrite     Scope = "ops:write"
-	OrdersCancel Scope = "orders:cancel"
-	OrdersCreate Scope = "orders:create"
-	OrdersRead   Scope = "orders:read"
+	ImportsCreate Scope = "imports:create"
+	OpsRead       Scope = "ops:read"
+	OpsWrite      Scope = "ops:write"
+	OrdersCancel  Scope = "orders:cancel"
+	OrdersCreate  Scope = "orders:create"
+	OrdersRead    Scope = "orders:read"
 )
 
 // Valid indicates whether the value is a known member of the Scope enum.
 func (e Scope) Valid() bool {
 	switch e {
+	case ImportsCreate:
+		return true
 	case OpsRead:
 		return true
 	case OpsWrite:
@@ -1812,6 +1968,51 @@ func (e Scope) Valid() bool {
 	case OrdersCreate:
 		return true
 	case OrdersRead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaskResultState.
+const (
+	TaskResultStateRejected  TaskResultState = "rejected"
+	TaskResultStateSucceeded TaskResultState = "succeeded"
+	TaskResultStateWaiting   TaskResultState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the TaskResultState enum.
+func (e TaskResultState) Valid() bool {
+	switch e {
+	case TaskResultStateRejected:
+		return true
+	case TaskResultStateSucceeded:
+		return true
+	case TaskResultStateWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaskState.
+const (
+	TaskStateFailed         TaskState = "failed"
+	TaskStateOutcomeUnknown TaskState = "outcome_unknown"
+	TaskStateProcessing     TaskState = "processing"
+	TaskStateSucceeded      TaskState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the TaskState enum.
+func (e TaskState) Valid() bool {
+	switch e {
+	case TaskStateFailed:
+		return true
+	case TaskStateOutcomeUnknown:
+		return true
+	case TaskStateProcessing:
+		return true
+	case TaskStateSucceeded:
 		return true
 	default:
 		return false
@@ -1983,6 +2184,21 @@ func (e DeactivatePrincipalParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for ImportOrdersParamsAPIVersion.
+const (
+	ImportOrdersParamsAPIVersionN20261101 ImportOrdersParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the ImportOrdersParamsAPIVersion enum.
+func (e ImportOrdersParamsAPIVersion) Valid() bool {
+	switch e {
+	case ImportOrdersParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateOrderParamsAPIVersion.
 const (
 	CreateOrderParamsAPIVersionN20261101 CreateOrderParamsAPIVersion = "2026-11-01"
@@ -2007,6 +2223,21 @@ const (
 func (e CancelOrderParamsAPIVersion) Valid() bool {
 	switch e {
 	case CancelOrderParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RetryTaskParamsAPIVersion.
+const (
+	RetryTaskParamsAPIVersionN20261101 RetryTaskParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the RetryTaskParamsAPIVersion enum.
+func (e RetryTaskParamsAPIVersion) Valid() bool {
+	switch e {
+	case RetryTaskParamsAPIVersionN20261101:
 		return true
 	default:
 		return false
@@ -2277,7 +2508,7 @@ type HealthStatus string
 
 // IdempotencyKeyState defines model for IdempotencyKeyState.
 type IdempotencyKeyState struct {
-	// ExpiresAt When the key is forgotten, when completed.
+	// ExpiresAt When the key is forgotten, when completed. Absent while the task that was promised has not ended.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Resource What the outcome made or changed, when completed and there is such a thing.
@@ -2294,6 +2525,43 @@ type IdempotencyKeyState struct {
 // IdempotencyKeyStateState `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
 // `in_progress`: a first request is running. `completed`: sending it again replays.
 type IdempotencyKeyStateState string
+
+// ImportOrder defines model for ImportOrder.
+type ImportOrder struct {
+	// CheckoutId The checkout this order completes. A tenant has one order per checkout for ever.
+	CheckoutId *ClientId `json:"checkout_id,omitempty"`
+
+	// ClientOrderId The caller's own name for the order, unique in the tenant for ever. The same order again finds it.
+	ClientOrderId ClientId `json:"client_order_id"`
+
+	// CouponCode A coupon to redeem. Compared as given, case included.
+	CouponCode *string `json:"coupon_code,omitempty"`
+
+	// Currency ISO 4217 code of an active currency.
+	Currency string `json:"currency"`
+
+	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	CustomerId ClientId    `json:"customer_id"`
+	Items      []OrderItem `json:"items"`
+
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	ShippingAddressId ClientId `json:"shipping_address_id"`
+}
+
+// ImportOrders defines model for ImportOrders.
+type ImportOrders struct {
+	Orders []ImportOrder `json:"orders"`
+
+	// ReserveInventory Whether the stock of each order is reserved before it is placed. An order whose stock is refused is not.
+	ReserveInventory *bool `json:"reserve_inventory,omitempty"`
+}
 
 // KeyConflictProblem defines model for KeyConflictProblem.
 type KeyConflictProblem struct {
@@ -2427,6 +2695,73 @@ type OutboxEvent struct {
 	TenantId      openapi_types.UUID `json:"tenant_id"`
 	Type          string             `json:"type"`
 	Version       int64              `json:"version"`
+}
+
+// OutcomeProblem Why a task failed or a row was rejected.
+type OutcomeProblem struct {
+	// Code Stable, snake_case. Of a row it is the code of the problem that the order would have met alone. Of a task it is
+	// `stalled` (its workers got nowhere, again and again) or `cancelled` (by an operator).
+	Code string `json:"code"`
+
+	// Detail For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the row. Pointers begin at the row.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// OrderId The order that stands in the way, where one does.
+	OrderId *openapi_types.UUID `json:"order_id,omitempty"`
+	Title   string              `json:"title"`
+}
+
+// OwnedTask defines model for OwnedTask.
+type OwnedTask struct {
+	// Checkpoint How many parts of its input are done with.
+	Checkpoint int32     `json:"checkpoint"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// DueAt From when it may be taken, where nobody holds it. Absent once it has ended.
+	DueAt *time.Time `json:"due_at,omitempty"`
+
+	// FencedWrites Writes that came from an owner of before, and changed nothing.
+	FencedWrites int32              `json:"fenced_writes"`
+	Id           openapi_types.UUID `json:"id"`
+
+	// LeaseLeftMs What is left of the lease, by the database's clock. 0: the next worker that looks takes it over.
+	LeaseLeftMs *int64 `json:"lease_left_ms,omitempty"`
+	Operation   string `json:"operation"`
+
+	// Owner Who holds the lease. Absent where nobody does.
+	Owner    *string      `json:"owner,omitempty"`
+	Progress TaskProgress `json:"progress"`
+
+	// Reason Why it failed: `stalled` or `cancelled`.
+	Reason          *string    `json:"reason,omitempty"`
+	ResultExpiresAt *time.Time `json:"result_expires_at,omitempty"`
+	Retryable       bool       `json:"retryable"`
+
+	// Stalls Takings since the last checkpoint.
+	Stalls int32 `json:"stalls"`
+
+	// State `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+	// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+	// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+	State TaskState `json:"state"`
+
+	// Takeovers Takings from an owner who had not let go.
+	Takeovers int32              `json:"takeovers"`
+	TenantId  openapi_types.UUID `json:"tenant_id"`
+
+	// Token Grows with each taking, and is checked by each write.
+	Token     int64     `json:"token"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// OwnedTaskPage defines model for OwnedTaskPage.
+type OwnedTaskPage struct {
+	// NextPageToken Absent on the last page.
+	NextPageToken *string     `json:"next_page_token,omitempty"`
+	Tasks         []OwnedTask `json:"tasks"`
 }
 
 // PlaceOrder defines model for PlaceOrder.
@@ -3318,6 +3653,50 @@ type ProblemInvalidRequestKeyAction string
 // ProblemInvalidRequestStatus defines model for ProblemInvalidRequest.Status.
 type ProblemInvalidRequestStatus int32
 
+// ProblemInventoryRefused The stock of the order could not be reserved, and it was not placed. It is the problem of a row of an import with `reserve_inventory`.
+type ProblemInventoryRefused struct {
+	Code ProblemInventoryRefusedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemInventoryRefusedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemInventoryRefusedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemInventoryRefusedCode defines model for ProblemInventoryRefused.Code.
+type ProblemInventoryRefusedCode string
+
+// ProblemInventoryRefusedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemInventoryRefusedKeyAction string
+
+// ProblemInventoryRefusedStatus defines model for ProblemInventoryRefused.Status.
+type ProblemInventoryRefusedStatus int32
+
 // ProblemLimitReached There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key.
 type ProblemLimitReached struct {
 	Code ProblemLimitReachedCode `json:"code"`
@@ -3758,6 +4137,94 @@ type ProblemRequestTimeoutKeyAction string
 // ProblemRequestTimeoutStatus defines model for ProblemRequestTimeout.Status.
 type ProblemRequestTimeoutStatus int32
 
+// ProblemTaskExpired The task has ended, and `result_expires_at` has passed: its results are removed. What it did stays done; its orders can be read. A later retry of the request that made it is a new request.
+type ProblemTaskExpired struct {
+	Code ProblemTaskExpiredCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemTaskExpiredKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                     `json:"retryable"`
+	Status    ProblemTaskExpiredStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemTaskExpiredCode defines model for ProblemTaskExpired.Code.
+type ProblemTaskExpiredCode string
+
+// ProblemTaskExpiredKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemTaskExpiredKeyAction string
+
+// ProblemTaskExpiredStatus defines model for ProblemTaskExpired.Status.
+type ProblemTaskExpiredStatus int32
+
+// ProblemTaskNotRetryable The task is not `failed`, or failed for good: there is nothing to send on its way again. Final and stored: read the task, and take a new key should it fail later.
+type ProblemTaskNotRetryable struct {
+	Code ProblemTaskNotRetryableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemTaskNotRetryableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemTaskNotRetryableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemTaskNotRetryableCode defines model for ProblemTaskNotRetryable.Code.
+type ProblemTaskNotRetryableCode string
+
+// ProblemTaskNotRetryableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemTaskNotRetryableKeyAction string
+
+// ProblemTaskNotRetryableStatus defines model for ProblemTaskNotRetryable.Status.
+type ProblemTaskNotRetryableStatus int32
+
 // ProblemUnauthenticated The credential is missing, malformed, unknown, expired or revoked. Nothing was consumed.
 type ProblemUnauthenticated struct {
 	Code ProblemUnauthenticatedCode `json:"code"`
@@ -3846,7 +4313,7 @@ type ProblemUnavailableKeyAction string
 // ProblemUnavailableStatus defines model for ProblemUnavailable.Status.
 type ProblemUnavailableStatus int32
 
-// ProblemUnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
+// ProblemUnsupportedMediaType The body must be `application/json`, or another media type that the operation takes, in UTF-8, and not compressed. Nothing was consumed.
 type ProblemUnsupportedMediaType struct {
 	Code ProblemUnsupportedMediaTypeCode `json:"code"`
 
@@ -3975,6 +4442,11 @@ type ResolveEffectConflict struct {
 	union json.RawMessage
 }
 
+// RetryTaskConflict defines model for RetryTaskConflict.
+type RetryTaskConflict struct {
+	union json.RawMessage
+}
+
 // RotateAPIKey defines model for RotateAPIKey.
 type RotateAPIKey struct {
 	// ExpiresAt When the new key ends by itself. Without it never.
@@ -3996,6 +4468,79 @@ type RotateAPIKey struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// Task defines model for Task.
+type Task struct {
+	// Attempt How often a worker has taken it.
+	Attempt   int64     `json:"attempt"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Operation What accepted it, such as `importOrders`.
+	Operation string `json:"operation"`
+
+	// Problem Why a task failed or a row was rejected.
+	Problem  *OutcomeProblem `json:"problem,omitempty"`
+	Progress TaskProgress    `json:"progress"`
+
+	// ResultExpiresAt Until when the task and its results can be read, once it has ended.
+	ResultExpiresAt *time.Time `json:"result_expires_at,omitempty"`
+
+	// Retryable Whether `retryTask` may send it on its way again.
+	Retryable bool `json:"retryable"`
+
+	// State `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+	// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+	// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+	State TaskState `json:"state"`
+
+	// UpdatedAt When its state or its progress changed last.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// TaskProgress defines model for TaskProgress.
+type TaskProgress struct {
+	// Done Rows that have their outcome.
+	Done      int32 `json:"done"`
+	Rejected  int32 `json:"rejected"`
+	Succeeded int32 `json:"succeeded"`
+	Total     int32 `json:"total"`
+}
+
+// TaskResult defines model for TaskResult.
+type TaskResult struct {
+	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
+
+	// OrderId The order that was placed, or that was there already.
+	OrderId *openapi_types.UUID `json:"order_id,omitempty"`
+
+	// Problem Why a task failed or a row was rejected.
+	Problem *OutcomeProblem `json:"problem,omitempty"`
+
+	// Row Which one it is, counted from 0.
+	Row   int32           `json:"row"`
+	State TaskResultState `json:"state"`
+}
+
+// TaskResultPage defines model for TaskResultPage.
+type TaskResultPage struct {
+	// NextPageToken Absent on the last page.
+	NextPageToken *string      `json:"next_page_token,omitempty"`
+	Results       []TaskResult `json:"results"`
+}
+
+// TaskResultState defines model for TaskResultState.
+type TaskResultState string
+
+// TaskState `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+type TaskState string
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -4049,6 +4594,9 @@ type Prefer = string
 // PrincipalId defines model for PrincipalId.
 type PrincipalId = openapi_types.UUID
 
+// TaskId defines model for TaskId.
+type TaskId = openapi_types.UUID
+
 // TenantId defines model for TenantId.
 type TenantId = openapi_types.UUID
 
@@ -4088,6 +4636,9 @@ type OpsConflict = OpsConflictProblem
 // RequestTimeout The body did not arrive before the read deadline. Nothing was consumed: send it again with the same key.
 type RequestTimeout = ProblemRequestTimeout
 
+// TaskExpired The task has ended, and `result_expires_at` has passed: its results are removed. What it did stays done; its orders can be read. A later retry of the request that made it is a new request.
+type TaskExpired = ProblemTaskExpired
+
 // TooManyRequests The tenant sends more requests than the server lets it. Nothing was consumed or stored: send the same request again, with the same key where it has one, after `Retry-After` (`retry_after_ms` has it exactly).
 type TooManyRequests = ProblemRateLimited
 
@@ -4097,7 +4648,7 @@ type Unauthenticated = ProblemUnauthenticated
 // Unavailable defines model for Unavailable.
 type Unavailable = UnavailableProblem
 
-// UnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
+// UnsupportedMediaType The body must be `application/json`, or another media type that the operation takes, in UTF-8, and not compressed. Nothing was consumed.
 type UnsupportedMediaType = ProblemUnsupportedMediaType
 
 // ValidationFailed The request is well formed but breaks a rule of the contract; `errors` lists where and why. Nothing was consumed: correct it and keep the key.
@@ -4134,6 +4685,21 @@ type ListEffectsParams struct {
 
 	// OrderId Only effects of this order.
 	OrderId *openapi_types.UUID `form:"order_id,omitempty" json:"order_id,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListTasksParams defines parameters for ListTasks.
+type ListTasksParams struct {
+	// State Only tasks in this state.
+	State *TaskState `form:"state,omitempty" json:"state,omitempty"`
+
+	// TenantId Only tasks of this tenant.
+	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
 	// PageSize How many a page holds at most.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
@@ -4352,6 +4918,27 @@ type DeactivatePrincipalParams struct {
 // DeactivatePrincipalParamsAPIVersion defines parameters for DeactivatePrincipal.
 type DeactivatePrincipalParamsAPIVersion string
 
+// ImportOrdersParams defines parameters for ImportOrders.
+type ImportOrdersParams struct {
+	// ReserveInventory As the member of that name, where the body has none.
+	ReserveInventory *bool `form:"reserve_inventory,omitempty" json:"reserve_inventory,omitempty"`
+
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *ImportOrdersParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// ImportOrdersParamsAPIVersion defines parameters for ImportOrders.
+type ImportOrdersParamsAPIVersion string
+
 // ListOrdersParams defines parameters for ListOrders.
 type ListOrdersParams struct {
 	// Status Only orders in this status.
@@ -4403,6 +4990,36 @@ type CancelOrderParams struct {
 // CancelOrderParamsAPIVersion defines parameters for CancelOrder.
 type CancelOrderParamsAPIVersion string
 
+// ListTaskResultsParams defines parameters for ListTaskResults.
+type ListTaskResultsParams struct {
+	// State Only rows in this state.
+	State *TaskResultState `form:"state,omitempty" json:"state,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// RetryTaskParams defines parameters for RetryTask.
+type RetryTaskParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *RetryTaskParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// RetryTaskParamsAPIVersion defines parameters for RetryTask.
+type RetryTaskParamsAPIVersion string
+
 // PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
 type PutOrderJSONRequestBody = PlaceOrder
 
@@ -4435,6 +5052,9 @@ type ActivatePrincipalJSONRequestBody = ReasonedChange
 
 // DeactivatePrincipalJSONRequestBody defines body for DeactivatePrincipal for application/json ContentType.
 type DeactivatePrincipalJSONRequestBody = ReasonedChange
+
+// ImportOrdersJSONRequestBody defines body for ImportOrders for application/json ContentType.
+type ImportOrdersJSONRequestBody = ImportOrders
 
 // CreateOrderJSONRequestBody defines body for CreateOrder for application/json ContentType.
 type CreateOrderJSONRequestBody = PlaceOrder
@@ -5982,6 +6602,143 @@ func (t *ResolveEffectConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemIdempotencyKeyReused returns the union data inside the RetryTaskConflict as a ProblemIdempotencyKeyReused
+func (t RetryTaskConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the RetryTaskConflict as the provided ProblemIdempotencyKeyReused
+func (t *RetryTaskConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemIdempotencyKeyReused
+func (t *RetryTaskConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the RetryTaskConflict as a ProblemIdempotencyInProgress
+func (t RetryTaskConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the RetryTaskConflict as the provided ProblemIdempotencyInProgress
+func (t *RetryTaskConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemIdempotencyInProgress
+func (t *RetryTaskConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemTaskNotRetryable returns the union data inside the RetryTaskConflict as a ProblemTaskNotRetryable
+func (t RetryTaskConflict) AsProblemTaskNotRetryable() (ProblemTaskNotRetryable, error) {
+	var body ProblemTaskNotRetryable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemTaskNotRetryable overwrites any union data inside the RetryTaskConflict as the provided ProblemTaskNotRetryable
+func (t *RetryTaskConflict) FromProblemTaskNotRetryable(v ProblemTaskNotRetryable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"task_not_retryable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemTaskNotRetryable performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemTaskNotRetryable
+func (t *RetryTaskConflict) MergeProblemTaskNotRetryable(v ProblemTaskNotRetryable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"task_not_retryable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t RetryTaskConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t RetryTaskConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "task_not_retryable":
+		return t.AsProblemTaskNotRetryable()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t RetryTaskConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *RetryTaskConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -6225,6 +6982,11 @@ type ClientInterface interface {
 	// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
 	GetOutbox(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListTasks List the tasks, newest first, with who works on them
+	//
+	// Corresponds with GET /ops/tasks (the `ListTasks` operationId).
+	ListTasks(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTenants List all tenants, newest first
 	//
 	// Corresponds with GET /ops/tenants (the `ListTenants` operationId).
@@ -6443,6 +7205,40 @@ type ClientInterface interface {
 	// Corresponds with POST /ops/tenants/{tenantId}/principals/{principalId}/deactivate (the `DeactivatePrincipal` operationId).
 	DeactivatePrincipal(ctx context.Context, tenantId TenantId, principalId PrincipalId, params *DeactivatePrincipalParams, body DeactivatePrincipalJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ImportOrdersWithBody Import up to 10 000 orders, as a task
+	//
+	// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+	// the same task, as long as its results are kept.
+	//
+	// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+	// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+	// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+	// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+	//
+	// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+	ImportOrdersWithBody(ctx context.Context, params *ImportOrdersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportOrders Import up to 10 000 orders, as a task
+	//
+	// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+	// the same task, as long as its results are kept.
+	//
+	// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+	// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+	// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+	// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+	//
+	// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+	ImportOrders(ctx context.Context, params *ImportOrdersParams, body ImportOrdersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListOrders List the tenant's orders, newest first
 	//
 	// Corresponds with GET /orders (the `ListOrders` operationId).
@@ -6502,6 +7298,28 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTask How far is a task?
+	//
+	// Look again after `Retry-After`. Once the results have expired (`result_expires_at`) this is `task_expired`.
+	//
+	// Corresponds with GET /tasks/{taskId} (the `GetTask` operationId).
+	GetTask(ctx context.Context, taskId TaskId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTaskResults What became of each row of a task
+	//
+	// In the order of the rows. While the task has not ended, rows whose turn has not come are missing.
+	//
+	// Corresponds with GET /tasks/{taskId}/results (the `ListTaskResults` operationId).
+	ListTaskResults(ctx context.Context, taskId TaskId, params *ListTaskResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryTask Send a failed task on its way again, exactly once per idempotency key
+	//
+	// For a task that is `failed` and `retryable`. It goes on where it was: rows that have their outcome keep it. Any other
+	// task is `task_not_retryable`: stored and replayed. The request has no body.
+	//
+	// Corresponds with POST /tasks/{taskId}/retry (the `RetryTask` operationId).
+	RetryTask(ctx context.Context, taskId TaskId, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // GetClientOrder Read the order of this name
@@ -6662,6 +7480,21 @@ func (c *Client) ListEffects(ctx context.Context, params *ListEffectsParams, req
 // Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
 func (c *Client) GetOutbox(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetOutboxRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTasks List the tasks, newest first, with who works on them
+//
+// Corresponds with GET /ops/tasks (the `ListTasks` operationId).
+func (c *Client) ListTasks(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTasksRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7130,6 +7963,60 @@ func (c *Client) DeactivatePrincipal(ctx context.Context, tenantId TenantId, pri
 	return c.Client.Do(req)
 }
 
+// ImportOrdersWithBody Import up to 10 000 orders, as a task
+//
+// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+// the same task, as long as its results are kept.
+//
+// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+//
+// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+func (c *Client) ImportOrdersWithBody(ctx context.Context, params *ImportOrdersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportOrdersRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportOrders Import up to 10 000 orders, as a task
+//
+// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+// the same task, as long as its results are kept.
+//
+// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+//
+// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+func (c *Client) ImportOrders(ctx context.Context, params *ImportOrdersParams, body ImportOrdersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportOrdersRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListOrders List the tenant's orders, newest first
 //
 // Corresponds with GET /orders (the `ListOrders` operationId).
@@ -7250,6 +8137,58 @@ func (c *Client) GetProblemType(ctx context.Context, code string, reqEditors ...
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetReadinessRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTask How far is a task?
+//
+// Look again after `Retry-After`. Once the results have expired (`result_expires_at`) this is `task_expired`.
+//
+// Corresponds with GET /tasks/{taskId} (the `GetTask` operationId).
+func (c *Client) GetTask(ctx context.Context, taskId TaskId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTaskRequest(c.Server, taskId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTaskResults What became of each row of a task
+//
+// In the order of the rows. While the task has not ended, rows whose turn has not come are missing.
+//
+// Corresponds with GET /tasks/{taskId}/results (the `ListTaskResults` operationId).
+func (c *Client) ListTaskResults(ctx context.Context, taskId TaskId, params *ListTaskResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTaskResultsRequest(c.Server, taskId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryTask Send a failed task on its way again, exactly once per idempotency key
+//
+// For a task that is `failed` and `retryable`. It goes on where it was: rows that have their outcome keep it. Any other
+// task is `task_not_retryable`: stored and replayed. The request has no body.
+//
+// Corresponds with POST /tasks/{taskId}/retry (the `RetryTask` operationId).
+func (c *Client) RetryTask(ctx context.Context, taskId TaskId, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryTaskRequest(c.Server, taskId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7688,6 +8627,96 @@ func NewGetOutboxRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListTasksRequest constructs an http.Request for the ListTasks method
+func NewListTasksRequest(server string, params *ListTasksParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/ops/tasks")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.TenantId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tenant_id", *params.TenantId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -8811,6 +9840,108 @@ func NewDeactivatePrincipalRequestWithBody(server string, tenantId TenantId, pri
 	return req, nil
 }
 
+// NewImportOrdersRequest calls the generic ImportOrders builder with application/json body
+func NewImportOrdersRequest(server string, params *ImportOrdersParams, body ImportOrdersJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewImportOrdersRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewImportOrdersRequestWithBody constructs an http.Request for the ImportOrders method, with any body, and a specified content type
+func NewImportOrdersRequestWithBody(server string, params *ImportOrdersParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/order-imports")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ReserveInventory != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reserve_inventory", *params.ReserveInventory, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+		if params.APIVersion != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "API-Version", *params.APIVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("API-Version", headerParam1)
+		}
+
+		if params.Prefer != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListOrdersRequest constructs an http.Request for the ListOrders method
 func NewListOrdersRequest(server string, params *ListOrdersParams) (*http.Request, error) {
 	var err error
@@ -9140,6 +10271,194 @@ func NewGetReadinessRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewGetTaskRequest constructs an http.Request for the GetTask method
+func NewGetTaskRequest(server string, taskId TaskId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "taskId", taskId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/tasks/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListTaskResultsRequest constructs an http.Request for the ListTaskResults method
+func NewListTaskResultsRequest(server string, taskId TaskId, params *ListTaskResultsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "taskId", taskId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/tasks/%s/results", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryTaskRequest constructs an http.Request for the RetryTask method
+func NewRetryTaskRequest(server string, taskId TaskId, params *RetryTaskParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "taskId", taskId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/tasks/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+		if params.APIVersion != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "API-Version", *params.APIVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("API-Version", headerParam1)
+		}
+
+		if params.Prefer != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -9267,6 +10586,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /ops/outbox (the `GetOutbox` operationId).
 	GetOutboxWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetOutboxResponse, error)
+
+	// ListTasksWithResponse List the tasks, newest first, with who works on them
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /ops/tasks (the `ListTasks` operationId).
+	ListTasksWithResponse(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*ListTasksResponse, error)
 
 	// ListTenantsWithResponse List all tenants, newest first
 	//
@@ -9494,6 +10820,40 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /ops/tenants/{tenantId}/principals/{principalId}/deactivate (the `DeactivatePrincipal` operationId).
 	DeactivatePrincipalWithResponse(ctx context.Context, tenantId TenantId, principalId PrincipalId, params *DeactivatePrincipalParams, body DeactivatePrincipalJSONRequestBody, reqEditors ...RequestEditorFn) (*DeactivatePrincipalResponse, error)
 
+	// ImportOrdersWithBodyWithResponse Import up to 10 000 orders, as a task
+	//
+	// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+	// the same task, as long as its results are kept.
+	//
+	// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+	// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+	// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+	// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+	//
+	// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+	ImportOrdersWithBodyWithResponse(ctx context.Context, params *ImportOrdersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportOrdersResponse, error)
+
+	// ImportOrdersWithResponse Import up to 10 000 orders, as a task
+	//
+	// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+	// the same task, as long as its results are kept.
+	//
+	// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+	// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+	// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+	// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+	//
+	// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+	ImportOrdersWithResponse(ctx context.Context, params *ImportOrdersParams, body ImportOrdersJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportOrdersResponse, error)
+
 	// ListOrdersWithResponse List the tenant's orders, newest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -9563,6 +10923,34 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
+
+	// GetTaskWithResponse How far is a task?
+	//
+	// Look again after `Retry-After`. Once the results have expired (`result_expires_at`) this is `task_expired`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /tasks/{taskId} (the `GetTask` operationId).
+	GetTaskWithResponse(ctx context.Context, taskId TaskId, reqEditors ...RequestEditorFn) (*GetTaskResponse, error)
+
+	// ListTaskResultsWithResponse What became of each row of a task
+	//
+	// In the order of the rows. While the task has not ended, rows whose turn has not come are missing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /tasks/{taskId}/results (the `ListTaskResults` operationId).
+	ListTaskResultsWithResponse(ctx context.Context, taskId TaskId, params *ListTaskResultsParams, reqEditors ...RequestEditorFn) (*ListTaskResultsResponse, error)
+
+	// RetryTaskWithResponse Send a failed task on its way again, exactly once per idempotency key
+	//
+	// For a task that is `failed` and `retryable`. It goes on where it was: rows that have their outcome keep it. Any other
+	// task is `task_not_retryable`: stored and replayed. The request has no body.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /tasks/{taskId}/retry (the `RetryTask` operationId).
+	RetryTaskWithResponse(ctx context.Context, taskId TaskId, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*RetryTaskResponse, error)
 }
 
 // GetClientOrderResponse200Headers the declared response headers of an HTTP 200 response for GetClientOrder
@@ -10415,6 +11803,103 @@ func (r GetOutboxResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetOutboxResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListTasksResponse401Headers the declared response headers of an HTTP 401 response for ListTasks
+type ListTasksResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListTasksResponse503Headers the declared response headers of an HTTP 503 response for ListTasks
+type ListTasksResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type ListTasksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OwnedTaskPage
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListTasksResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListTasksResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTasksResponse) GetJSON200() *OwnedTaskPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTasksResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTasksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTasksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTasksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTasksResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12477,6 +13962,174 @@ func (r DeactivatePrincipalResponse) ContentType() string {
 	return ""
 }
 
+// ImportOrdersResponse202Headers the declared response headers of an HTTP 202 response for ImportOrders
+type ImportOrdersResponse202Headers struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   bool
+	Location              string
+	PreferenceApplied     *string
+	RetryAfter            *int32
+}
+
+// ImportOrdersResponse401Headers the declared response headers of an HTTP 401 response for ImportOrders
+type ImportOrdersResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ImportOrdersResponse409Headers the declared response headers of an HTTP 409 response for ImportOrders
+type ImportOrdersResponse409Headers struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+// ImportOrdersResponse429Headers the declared response headers of an HTTP 429 response for ImportOrders
+type ImportOrdersResponse429Headers struct {
+	RetryAfter *int32
+}
+
+// ImportOrdersResponse503Headers the declared response headers of an HTTP 503 response for ImportOrders
+type ImportOrdersResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type ImportOrdersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Task
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *KeyedBadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *KeyedForbidden
+	// ApplicationproblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationproblemJSON408 *RequestTimeout
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *KeyConflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *BodyTooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *ValidationFailed
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *TooManyRequests
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *KeyedInternal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *KeyedUnavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *ImportOrdersResponse202Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ImportOrdersResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *ImportOrdersResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ImportOrdersResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ImportOrdersResponse503Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ImportOrdersResponse) GetJSON202() *Task {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON400() *KeyedBadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON403() *KeyedForbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON408() *RequestTimeout {
+	return r.ApplicationproblemJSON408
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON409() *KeyConflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON413() *BodyTooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON422() *ValidationFailed {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON429() *TooManyRequests {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON500() *KeyedInternal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSON503() *KeyedUnavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ImportOrdersResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportOrdersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportOrdersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportOrdersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportOrdersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListOrdersResponse401Headers the declared response headers of an HTTP 401 response for ListOrders
 type ListOrdersResponse401Headers struct {
 	WWWAuthenticate string
@@ -13153,6 +14806,417 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
+// GetTaskResponse200Headers the declared response headers of an HTTP 200 response for GetTask
+type GetTaskResponse200Headers struct {
+	RetryAfter *int32
+}
+
+// GetTaskResponse401Headers the declared response headers of an HTTP 401 response for GetTask
+type GetTaskResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetTaskResponse429Headers the declared response headers of an HTTP 429 response for GetTask
+type GetTaskResponse429Headers struct {
+	RetryAfter *int32
+}
+
+// GetTaskResponse503Headers the declared response headers of an HTTP 503 response for GetTask
+type GetTaskResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type GetTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationproblemJSON410 *TaskExpired
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *TooManyRequests
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetTaskResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetTaskResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetTaskResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetTaskResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTaskResponse) GetJSON200() *Task {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON410() *TaskExpired {
+	return r.ApplicationproblemJSON410
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON429() *TooManyRequests {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTaskResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTaskResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListTaskResultsResponse401Headers the declared response headers of an HTTP 401 response for ListTaskResults
+type ListTaskResultsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListTaskResultsResponse429Headers the declared response headers of an HTTP 429 response for ListTaskResults
+type ListTaskResultsResponse429Headers struct {
+	RetryAfter *int32
+}
+
+// ListTaskResultsResponse503Headers the declared response headers of an HTTP 503 response for ListTaskResults
+type ListTaskResultsResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type ListTaskResultsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TaskResultPage
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationproblemJSON410 *TaskExpired
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *TooManyRequests
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListTaskResultsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListTaskResultsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListTaskResultsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTaskResultsResponse) GetJSON200() *TaskResultPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON410() *TaskExpired {
+	return r.ApplicationproblemJSON410
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON429() *TooManyRequests {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTaskResultsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTaskResultsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTaskResultsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTaskResultsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTaskResultsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RetryTaskResponse202Headers the declared response headers of an HTTP 202 response for RetryTask
+type RetryTaskResponse202Headers struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	Location              string
+	PreferenceApplied     *string
+	RetryAfter            *int32
+}
+
+// RetryTaskResponse401Headers the declared response headers of an HTTP 401 response for RetryTask
+type RetryTaskResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RetryTaskResponse409Headers the declared response headers of an HTTP 409 response for RetryTask
+type RetryTaskResponse409Headers struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+// RetryTaskResponse429Headers the declared response headers of an HTTP 429 response for RetryTask
+type RetryTaskResponse429Headers struct {
+	RetryAfter *int32
+}
+
+// RetryTaskResponse503Headers the declared response headers of an HTTP 503 response for RetryTask
+type RetryTaskResponse503Headers struct {
+	RetryAfter *int32
+}
+
+type RetryTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Task
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *KeyedBadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *KeyedForbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *RetryTaskConflict
+	// ApplicationproblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationproblemJSON410 *TaskExpired
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *TooManyRequests
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *KeyedInternal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *KeyedUnavailable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *RetryTaskResponse202Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RetryTaskResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *RetryTaskResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RetryTaskResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RetryTaskResponse503Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryTaskResponse) GetJSON202() *Task {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON400() *KeyedBadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON403() *KeyedForbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON409() *RetryTaskConflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON410() *TaskExpired {
+	return r.ApplicationproblemJSON410
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON429() *TooManyRequests {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON500() *KeyedInternal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSON503() *KeyedUnavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryTaskResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryTaskResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetClientOrderWithResponse Read the order of this name
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13295,6 +15359,19 @@ func (c *ClientWithResponses) GetOutboxWithResponse(ctx context.Context, reqEdit
 		return nil, err
 	}
 	return ParseGetOutboxResponse(rsp)
+}
+
+// ListTasksWithResponse List the tasks, newest first, with who works on them
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /ops/tasks (the `ListTasks` operationId).
+func (c *ClientWithResponses) ListTasksWithResponse(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*ListTasksResponse, error) {
+	rsp, err := c.ListTasks(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTasksResponse(rsp)
 }
 
 // ListTenantsWithResponse List all tenants, newest first
@@ -13667,6 +15744,52 @@ func (c *ClientWithResponses) DeactivatePrincipalWithResponse(ctx context.Contex
 	return ParseDeactivatePrincipalResponse(rsp)
 }
 
+// ImportOrdersWithBodyWithResponse Import up to 10 000 orders, as a task
+//
+// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+// the same task, as long as its results are kept.
+//
+// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+//
+// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+func (c *ClientWithResponses) ImportOrdersWithBodyWithResponse(ctx context.Context, params *ImportOrdersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportOrdersResponse, error) {
+	rsp, err := c.ImportOrdersWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportOrdersResponse(rsp)
+}
+
+// ImportOrdersWithResponse Import up to 10 000 orders, as a task
+//
+// The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+// the same task, as long as its results are kept.
+//
+// Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+// there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+// the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+// refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+//
+// `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /order-imports (the `ImportOrders` operationId).
+func (c *ClientWithResponses) ImportOrdersWithResponse(ctx context.Context, params *ImportOrdersParams, body ImportOrdersJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportOrdersResponse, error) {
+	rsp, err := c.ImportOrders(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportOrdersResponse(rsp)
+}
+
 // ListOrdersWithResponse List the tenant's orders, newest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13777,6 +15900,52 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 		return nil, err
 	}
 	return ParseGetReadinessResponse(rsp)
+}
+
+// GetTaskWithResponse How far is a task?
+//
+// Look again after `Retry-After`. Once the results have expired (`result_expires_at`) this is `task_expired`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /tasks/{taskId} (the `GetTask` operationId).
+func (c *ClientWithResponses) GetTaskWithResponse(ctx context.Context, taskId TaskId, reqEditors ...RequestEditorFn) (*GetTaskResponse, error) {
+	rsp, err := c.GetTask(ctx, taskId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTaskResponse(rsp)
+}
+
+// ListTaskResultsWithResponse What became of each row of a task
+//
+// In the order of the rows. While the task has not ended, rows whose turn has not come are missing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /tasks/{taskId}/results (the `ListTaskResults` operationId).
+func (c *ClientWithResponses) ListTaskResultsWithResponse(ctx context.Context, taskId TaskId, params *ListTaskResultsParams, reqEditors ...RequestEditorFn) (*ListTaskResultsResponse, error) {
+	rsp, err := c.ListTaskResults(ctx, taskId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTaskResultsResponse(rsp)
+}
+
+// RetryTaskWithResponse Send a failed task on its way again, exactly once per idempotency key
+//
+// For a task that is `failed` and `retryable`. It goes on where it was: rows that have their outcome keep it. Any other
+// task is `task_not_retryable`: stored and replayed. The request has no body.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /tasks/{taskId}/retry (the `RetryTask` operationId).
+func (c *ClientWithResponses) RetryTaskWithResponse(ctx context.Context, taskId TaskId, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*RetryTaskResponse, error) {
+	rsp, err := c.RetryTask(ctx, taskId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryTaskResponse(rsp)
 }
 
 // ParseGetClientOrderResponse parses an HTTP response from a GetClientOrderWithResponse call
@@ -14598,6 +16767,97 @@ func ParseGetOutboxResponse(rsp *http.Response) (*GetOutboxResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetOutboxResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListTasksResponse parses an HTTP response from a ListTasksWithResponse call
+func ParseListTasksResponse(rsp *http.Response) (*ListTasksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTasksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OwnedTaskPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListTasksResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListTasksResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
@@ -17063,6 +19323,225 @@ func ParseDeactivatePrincipalResponse(rsp *http.Response) (*DeactivatePrincipalR
 	return response, nil
 }
 
+// ParseImportOrdersResponse parses an HTTP response from a ImportOrdersWithResponse call
+func ParseImportOrdersResponse(rsp *http.Response) (*ImportOrdersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportOrdersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest KeyedBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest KeyedForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest RequestTimeout
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest KeyConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest BodyTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest KeyedInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest KeyedUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers ImportOrdersResponse202Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uri-reference"}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers202 = &headers
+	case rsp.StatusCode == 401:
+		var headers ImportOrdersResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers ImportOrdersResponse409Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-Should-Retry"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Should-Retry", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XShouldRetry = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers ImportOrdersResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ImportOrdersResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListOrdersResponse parses an HTTP response from a ListOrdersWithResponse call
 func ParseListOrdersResponse(rsp *http.Response) (*ListOrdersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -17816,6 +20295,465 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 	switch {
 	case rsp.StatusCode == 503:
 		var headers GetReadinessResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetTaskResponse parses an HTTP response from a GetTaskWithResponse call
+func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest TaskExpired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON410 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetTaskResponse200Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetTaskResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers GetTaskResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetTaskResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListTaskResultsResponse parses an HTTP response from a ListTaskResultsWithResponse call
+func ParseListTaskResultsResponse(rsp *http.Response) (*ListTaskResultsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTaskResultsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TaskResultPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest TaskExpired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON410 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListTaskResultsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListTaskResultsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListTaskResultsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryTaskResponse parses an HTTP response from a RetryTaskWithResponse call
+func ParseRetryTaskResponse(rsp *http.Response) (*RetryTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest KeyedBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest KeyedForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RetryTaskConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest TaskExpired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON410 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest KeyedInternal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest KeyedUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers RetryTaskResponse202Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: "uri-reference"}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers202 = &headers
+	case rsp.StatusCode == 401:
+		var headers RetryTaskResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers RetryTaskResponse409Headers
+		if values := rsp.Header.Values("Idempotency-Key-Expires"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key-Expires", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKeyExpires = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-Should-Retry"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Should-Retry", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XShouldRetry = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers RetryTaskResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int32
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers RetryTaskResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int32
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int32"}); err != nil {

@@ -47,6 +47,17 @@ func Reservation(tenant, order, asker uuid.UUID, version int64, items []Item) (e
 	return calls[0], nil
 }
 
+// Release is the call that gives back what a Reservation has kept for an order that will not be: the order's own events
+// will never ask for it. Where nothing was reserved, nothing is done.
+func Release(tenant, order, asker uuid.UUID, version int64) (effects.Call, error) {
+	e := outbox.Recorded{Tenant: tenant, AggregateID: order, ID: asker, Version: version}
+	calls, err := reverting(reserve)(call(e, release, aboutOrder(e)))
+	if err != nil {
+		return effects.Call{}, err
+	}
+	return calls[0], nil
+}
+
 func reservation(e outbox.Recorded, items []Item) (effects.Call, error) {
 	return call(e, reserve, struct {
 		about

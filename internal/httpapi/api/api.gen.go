@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/oapi-codegen/runtime"
@@ -1075,6 +1076,57 @@ func (e ProblemInvalidRequestStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemInventoryRefusedCode.
+const (
+	InventoryRefused ProblemInventoryRefusedCode = "inventory_refused"
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedCode enum.
+func (e ProblemInventoryRefusedCode) Valid() bool {
+	switch e {
+	case InventoryRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemInventoryRefusedKeyAction.
+const (
+	ProblemInventoryRefusedKeyActionKeep ProblemInventoryRefusedKeyAction = "keep"
+	ProblemInventoryRefusedKeyActionNew  ProblemInventoryRefusedKeyAction = "new"
+	ProblemInventoryRefusedKeyActionNone ProblemInventoryRefusedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedKeyAction enum.
+func (e ProblemInventoryRefusedKeyAction) Valid() bool {
+	switch e {
+	case ProblemInventoryRefusedKeyActionKeep:
+		return true
+	case ProblemInventoryRefusedKeyActionNew:
+		return true
+	case ProblemInventoryRefusedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemInventoryRefusedStatus.
+const (
+	ProblemInventoryRefusedStatusN409 ProblemInventoryRefusedStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemInventoryRefusedStatus enum.
+func (e ProblemInventoryRefusedStatus) Valid() bool {
+	switch e {
+	case ProblemInventoryRefusedStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemLimitReachedCode.
 const (
 	LimitReached ProblemLimitReachedCode = "limit_reached"
@@ -1383,13 +1435,13 @@ func (e ProblemOrderNotCancellableStatus) Valid() bool {
 
 // Defines values for ProblemOutcomeUnknownCode.
 const (
-	OutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
+	ProblemOutcomeUnknownCodeOutcomeUnknown ProblemOutcomeUnknownCode = "outcome_unknown"
 )
 
 // Valid indicates whether the value is a known member of the ProblemOutcomeUnknownCode enum.
 func (e ProblemOutcomeUnknownCode) Valid() bool {
 	switch e {
-	case OutcomeUnknown:
+	case ProblemOutcomeUnknownCodeOutcomeUnknown:
 		return true
 	default:
 		return false
@@ -1579,6 +1631,108 @@ const (
 func (e ProblemRequestTimeoutStatus) Valid() bool {
 	switch e {
 	case N408:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredCode.
+const (
+	ProblemTaskExpiredCodeTaskExpired ProblemTaskExpiredCode = "task_expired"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredCode enum.
+func (e ProblemTaskExpiredCode) Valid() bool {
+	switch e {
+	case ProblemTaskExpiredCodeTaskExpired:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredKeyAction.
+const (
+	ProblemTaskExpiredKeyActionKeep ProblemTaskExpiredKeyAction = "keep"
+	ProblemTaskExpiredKeyActionNew  ProblemTaskExpiredKeyAction = "new"
+	ProblemTaskExpiredKeyActionNone ProblemTaskExpiredKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredKeyAction enum.
+func (e ProblemTaskExpiredKeyAction) Valid() bool {
+	switch e {
+	case ProblemTaskExpiredKeyActionKeep:
+		return true
+	case ProblemTaskExpiredKeyActionNew:
+		return true
+	case ProblemTaskExpiredKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskExpiredStatus.
+const (
+	N410 ProblemTaskExpiredStatus = 410
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskExpiredStatus enum.
+func (e ProblemTaskExpiredStatus) Valid() bool {
+	switch e {
+	case N410:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableCode.
+const (
+	TaskNotRetryable ProblemTaskNotRetryableCode = "task_not_retryable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableCode enum.
+func (e ProblemTaskNotRetryableCode) Valid() bool {
+	switch e {
+	case TaskNotRetryable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableKeyAction.
+const (
+	ProblemTaskNotRetryableKeyActionKeep ProblemTaskNotRetryableKeyAction = "keep"
+	ProblemTaskNotRetryableKeyActionNew  ProblemTaskNotRetryableKeyAction = "new"
+	ProblemTaskNotRetryableKeyActionNone ProblemTaskNotRetryableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableKeyAction enum.
+func (e ProblemTaskNotRetryableKeyAction) Valid() bool {
+	switch e {
+	case ProblemTaskNotRetryableKeyActionKeep:
+		return true
+	case ProblemTaskNotRetryableKeyActionNew:
+		return true
+	case ProblemTaskNotRetryableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemTaskNotRetryableStatus.
+const (
+	ProblemTaskNotRetryableStatusN409 ProblemTaskNotRetryableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemTaskNotRetryableStatus enum.
+func (e ProblemTaskNotRetryableStatus) Valid() bool {
+	switch e {
+	case ProblemTaskNotRetryableStatusN409:
 		return true
 	default:
 		return false
@@ -1791,16 +1945,19 @@ func (e ProblemValidationFailedStatus) Valid() bool {
 
 // Defines values for Scope.
 const (
-	OpsRead      Scope = "ops:read"
-	OpsWrite     Scope = "ops:write"
-	OrdersCancel Scope = "orders:cancel"
-	OrdersCreate Scope = "orders:create"
-	OrdersRead   Scope = "orders:read"
+	ImportsCreate Scope = "imports:create"
+	OpsRead       Scope = "ops:read"
+	OpsWrite      Scope = "ops:write"
+	OrdersCancel  Scope = "orders:cancel"
+	OrdersCreate  Scope = "orders:create"
+	OrdersRead    Scope = "orders:read"
 )
 
 // Valid indicates whether the value is a known member of the Scope enum.
 func (e Scope) Valid() bool {
 	switch e {
+	case ImportsCreate:
+		return true
 	case OpsRead:
 		return true
 	case OpsWrite:
@@ -1810,6 +1967,51 @@ func (e Scope) Valid() bool {
 	case OrdersCreate:
 		return true
 	case OrdersRead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaskResultState.
+const (
+	TaskResultStateRejected  TaskResultState = "rejected"
+	TaskResultStateSucceeded TaskResultState = "succeeded"
+	TaskResultStateWaiting   TaskResultState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the TaskResultState enum.
+func (e TaskResultState) Valid() bool {
+	switch e {
+	case TaskResultStateRejected:
+		return true
+	case TaskResultStateSucceeded:
+		return true
+	case TaskResultStateWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaskState.
+const (
+	TaskStateFailed         TaskState = "failed"
+	TaskStateOutcomeUnknown TaskState = "outcome_unknown"
+	TaskStateProcessing     TaskState = "processing"
+	TaskStateSucceeded      TaskState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the TaskState enum.
+func (e TaskState) Valid() bool {
+	switch e {
+	case TaskStateFailed:
+		return true
+	case TaskStateOutcomeUnknown:
+		return true
+	case TaskStateProcessing:
+		return true
+	case TaskStateSucceeded:
 		return true
 	default:
 		return false
@@ -1981,6 +2183,21 @@ func (e DeactivatePrincipalParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for ImportOrdersParamsAPIVersion.
+const (
+	ImportOrdersParamsAPIVersionN20261101 ImportOrdersParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the ImportOrdersParamsAPIVersion enum.
+func (e ImportOrdersParamsAPIVersion) Valid() bool {
+	switch e {
+	case ImportOrdersParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateOrderParamsAPIVersion.
 const (
 	CreateOrderParamsAPIVersionN20261101 CreateOrderParamsAPIVersion = "2026-11-01"
@@ -2005,6 +2222,21 @@ const (
 func (e CancelOrderParamsAPIVersion) Valid() bool {
 	switch e {
 	case CancelOrderParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RetryTaskParamsAPIVersion.
+const (
+	RetryTaskParamsAPIVersionN20261101 RetryTaskParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the RetryTaskParamsAPIVersion enum.
+func (e RetryTaskParamsAPIVersion) Valid() bool {
+	switch e {
+	case RetryTaskParamsAPIVersionN20261101:
 		return true
 	default:
 		return false
@@ -2275,7 +2507,7 @@ type HealthStatus string
 
 // IdempotencyKeyState defines model for IdempotencyKeyState.
 type IdempotencyKeyState struct {
-	// ExpiresAt When the key is forgotten, when completed.
+	// ExpiresAt When the key is forgotten, when completed. Absent while the task that was promised has not ended.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Resource What the outcome made or changed, when completed and there is such a thing.
@@ -2292,6 +2524,43 @@ type IdempotencyKeyState struct {
 // IdempotencyKeyStateState `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
 // `in_progress`: a first request is running. `completed`: sending it again replays.
 type IdempotencyKeyStateState string
+
+// ImportOrder defines model for ImportOrder.
+type ImportOrder struct {
+	// CheckoutId The checkout this order completes. A tenant has one order per checkout for ever.
+	CheckoutId *ClientId `json:"checkout_id,omitempty"`
+
+	// ClientOrderId The caller's own name for the order, unique in the tenant for ever. The same order again finds it.
+	ClientOrderId ClientId `json:"client_order_id"`
+
+	// CouponCode A coupon to redeem. Compared as given, case included.
+	CouponCode *string `json:"coupon_code,omitempty"`
+
+	// Currency ISO 4217 code of an active currency.
+	Currency string `json:"currency"`
+
+	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	CustomerId ClientId    `json:"customer_id"`
+	Items      []OrderItem `json:"items"`
+
+	// Metadata Up to 20 strings of the caller's own, returned as given. Names have 1 to 64 characters.
+	Metadata *Metadata `json:"metadata,omitempty"`
+
+	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	ShippingAddressId ClientId `json:"shipping_address_id"`
+}
+
+// ImportOrders defines model for ImportOrders.
+type ImportOrders struct {
+	Orders []ImportOrder `json:"orders"`
+
+	// ReserveInventory Whether the stock of each order is reserved before it is placed. An order whose stock is refused is not.
+	ReserveInventory *bool `json:"reserve_inventory,omitempty"`
+}
 
 // KeyConflictProblem defines model for KeyConflictProblem.
 type KeyConflictProblem struct {
@@ -2425,6 +2694,73 @@ type OutboxEvent struct {
 	TenantId      openapi_types.UUID `json:"tenant_id"`
 	Type          string             `json:"type"`
 	Version       int64              `json:"version"`
+}
+
+// OutcomeProblem Why a task failed or a row was rejected.
+type OutcomeProblem struct {
+	// Code Stable, snake_case. Of a row it is the code of the problem that the order would have met alone. Of a task it is
+	// `stalled` (its workers got nowhere, again and again) or `cancelled` (by an operator).
+	Code string `json:"code"`
+
+	// Detail For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the row. Pointers begin at the row.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// OrderId The order that stands in the way, where one does.
+	OrderId *openapi_types.UUID `json:"order_id,omitempty"`
+	Title   string              `json:"title"`
+}
+
+// OwnedTask defines model for OwnedTask.
+type OwnedTask struct {
+	// Checkpoint How many parts of its input are done with.
+	Checkpoint int32     `json:"checkpoint"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// DueAt From when it may be taken, where nobody holds it. Absent once it has ended.
+	DueAt *time.Time `json:"due_at,omitempty"`
+
+	// FencedWrites Writes that came from an owner of before, and changed nothing.
+	FencedWrites int32              `json:"fenced_writes"`
+	Id           openapi_types.UUID `json:"id"`
+
+	// LeaseLeftMs What is left of the lease, by the database's clock. 0: the next worker that looks takes it over.
+	LeaseLeftMs *int64 `json:"lease_left_ms,omitempty"`
+	Operation   string `json:"operation"`
+
+	// Owner Who holds the lease. Absent where nobody does.
+	Owner    *string      `json:"owner,omitempty"`
+	Progress TaskProgress `json:"progress"`
+
+	// Reason Why it failed: `stalled` or `cancelled`.
+	Reason          *string    `json:"reason,omitempty"`
+	ResultExpiresAt *time.Time `json:"result_expires_at,omitempty"`
+	Retryable       bool       `json:"retryable"`
+
+	// Stalls Takings since the last checkpoint.
+	Stalls int32 `json:"stalls"`
+
+	// State `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+	// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+	// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+	State TaskState `json:"state"`
+
+	// Takeovers Takings from an owner who had not let go.
+	Takeovers int32              `json:"takeovers"`
+	TenantId  openapi_types.UUID `json:"tenant_id"`
+
+	// Token Grows with each taking, and is checked by each write.
+	Token     int64     `json:"token"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// OwnedTaskPage defines model for OwnedTaskPage.
+type OwnedTaskPage struct {
+	// NextPageToken Absent on the last page.
+	NextPageToken *string     `json:"next_page_token,omitempty"`
+	Tasks         []OwnedTask `json:"tasks"`
 }
 
 // PlaceOrder defines model for PlaceOrder.
@@ -3316,6 +3652,50 @@ type ProblemInvalidRequestKeyAction string
 // ProblemInvalidRequestStatus defines model for ProblemInvalidRequest.Status.
 type ProblemInvalidRequestStatus int32
 
+// ProblemInventoryRefused The stock of the order could not be reserved, and it was not placed. It is the problem of a row of an import with `reserve_inventory`.
+type ProblemInventoryRefused struct {
+	Code ProblemInventoryRefusedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemInventoryRefusedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemInventoryRefusedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemInventoryRefusedCode defines model for ProblemInventoryRefused.Code.
+type ProblemInventoryRefusedCode string
+
+// ProblemInventoryRefusedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemInventoryRefusedKeyAction string
+
+// ProblemInventoryRefusedStatus defines model for ProblemInventoryRefused.Status.
+type ProblemInventoryRefusedStatus int32
+
 // ProblemLimitReached There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key.
 type ProblemLimitReached struct {
 	Code ProblemLimitReachedCode `json:"code"`
@@ -3756,6 +4136,94 @@ type ProblemRequestTimeoutKeyAction string
 // ProblemRequestTimeoutStatus defines model for ProblemRequestTimeout.Status.
 type ProblemRequestTimeoutStatus int32
 
+// ProblemTaskExpired The task has ended, and `result_expires_at` has passed: its results are removed. What it did stays done; its orders can be read. A later retry of the request that made it is a new request.
+type ProblemTaskExpired struct {
+	Code ProblemTaskExpiredCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemTaskExpiredKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                     `json:"retryable"`
+	Status    ProblemTaskExpiredStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemTaskExpiredCode defines model for ProblemTaskExpired.Code.
+type ProblemTaskExpiredCode string
+
+// ProblemTaskExpiredKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemTaskExpiredKeyAction string
+
+// ProblemTaskExpiredStatus defines model for ProblemTaskExpired.Status.
+type ProblemTaskExpiredStatus int32
+
+// ProblemTaskNotRetryable The task is not `failed`, or failed for good: there is nothing to send on its way again. Final and stored: read the task, and take a new key should it fail later.
+type ProblemTaskNotRetryable struct {
+	Code ProblemTaskNotRetryableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemTaskNotRetryableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemTaskNotRetryableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemTaskNotRetryableCode defines model for ProblemTaskNotRetryable.Code.
+type ProblemTaskNotRetryableCode string
+
+// ProblemTaskNotRetryableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemTaskNotRetryableKeyAction string
+
+// ProblemTaskNotRetryableStatus defines model for ProblemTaskNotRetryable.Status.
+type ProblemTaskNotRetryableStatus int32
+
 // ProblemUnauthenticated The credential is missing, malformed, unknown, expired or revoked. Nothing was consumed.
 type ProblemUnauthenticated struct {
 	Code ProblemUnauthenticatedCode `json:"code"`
@@ -3844,7 +4312,7 @@ type ProblemUnavailableKeyAction string
 // ProblemUnavailableStatus defines model for ProblemUnavailable.Status.
 type ProblemUnavailableStatus int32
 
-// ProblemUnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
+// ProblemUnsupportedMediaType The body must be `application/json`, or another media type that the operation takes, in UTF-8, and not compressed. Nothing was consumed.
 type ProblemUnsupportedMediaType struct {
 	Code ProblemUnsupportedMediaTypeCode `json:"code"`
 
@@ -3973,6 +4441,11 @@ type ResolveEffectConflict struct {
 	union json.RawMessage
 }
 
+// RetryTaskConflict defines model for RetryTaskConflict.
+type RetryTaskConflict struct {
+	union json.RawMessage
+}
+
 // RotateAPIKey defines model for RotateAPIKey.
 type RotateAPIKey struct {
 	// ExpiresAt When the new key ends by itself. Without it never.
@@ -3994,6 +4467,79 @@ type RotateAPIKey struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// Task defines model for Task.
+type Task struct {
+	// Attempt How often a worker has taken it.
+	Attempt   int64     `json:"attempt"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Operation What accepted it, such as `importOrders`.
+	Operation string `json:"operation"`
+
+	// Problem Why a task failed or a row was rejected.
+	Problem  *OutcomeProblem `json:"problem,omitempty"`
+	Progress TaskProgress    `json:"progress"`
+
+	// ResultExpiresAt Until when the task and its results can be read, once it has ended.
+	ResultExpiresAt *time.Time `json:"result_expires_at,omitempty"`
+
+	// Retryable Whether `retryTask` may send it on its way again.
+	Retryable bool `json:"retryable"`
+
+	// State `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+	// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+	// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+	State TaskState `json:"state"`
+
+	// UpdatedAt When its state or its progress changed last.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// TaskProgress defines model for TaskProgress.
+type TaskProgress struct {
+	// Done Rows that have their outcome.
+	Done      int32 `json:"done"`
+	Rejected  int32 `json:"rejected"`
+	Succeeded int32 `json:"succeeded"`
+	Total     int32 `json:"total"`
+}
+
+// TaskResult defines model for TaskResult.
+type TaskResult struct {
+	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
+	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
+
+	// OrderId The order that was placed, or that was there already.
+	OrderId *openapi_types.UUID `json:"order_id,omitempty"`
+
+	// Problem Why a task failed or a row was rejected.
+	Problem *OutcomeProblem `json:"problem,omitempty"`
+
+	// Row Which one it is, counted from 0.
+	Row   int32           `json:"row"`
+	State TaskResultState `json:"state"`
+}
+
+// TaskResultPage defines model for TaskResultPage.
+type TaskResultPage struct {
+	// NextPageToken Absent on the last page.
+	NextPageToken *string      `json:"next_page_token,omitempty"`
+	Results       []TaskResult `json:"results"`
+}
+
+// TaskResultState defines model for TaskResultState.
+type TaskResultState string
+
+// TaskState `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+// outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+// `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+type TaskState string
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -4047,6 +4593,9 @@ type Prefer = string
 // PrincipalId defines model for PrincipalId.
 type PrincipalId = openapi_types.UUID
 
+// TaskId defines model for TaskId.
+type TaskId = openapi_types.UUID
+
 // TenantId defines model for TenantId.
 type TenantId = openapi_types.UUID
 
@@ -4086,6 +4635,9 @@ type OpsConflict = OpsConflictProblem
 // RequestTimeout The body did not arrive before the read deadline. Nothing was consumed: send it again with the same key.
 type RequestTimeout = ProblemRequestTimeout
 
+// TaskExpired The task has ended, and `result_expires_at` has passed: its results are removed. What it did stays done; its orders can be read. A later retry of the request that made it is a new request.
+type TaskExpired = ProblemTaskExpired
+
 // TooManyRequests The tenant sends more requests than the server lets it. Nothing was consumed or stored: send the same request again, with the same key where it has one, after `Retry-After` (`retry_after_ms` has it exactly).
 type TooManyRequests = ProblemRateLimited
 
@@ -4095,7 +4647,7 @@ type Unauthenticated = ProblemUnauthenticated
 // Unavailable defines model for Unavailable.
 type Unavailable = UnavailableProblem
 
-// UnsupportedMediaType The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed.
+// UnsupportedMediaType The body must be `application/json`, or another media type that the operation takes, in UTF-8, and not compressed. Nothing was consumed.
 type UnsupportedMediaType = ProblemUnsupportedMediaType
 
 // ValidationFailed The request is well formed but breaks a rule of the contract; `errors` lists where and why. Nothing was consumed: correct it and keep the key.
@@ -4132,6 +4684,21 @@ type ListEffectsParams struct {
 
 	// OrderId Only effects of this order.
 	OrderId *openapi_types.UUID `form:"order_id,omitempty" json:"order_id,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListTasksParams defines parameters for ListTasks.
+type ListTasksParams struct {
+	// State Only tasks in this state.
+	State *TaskState `form:"state,omitempty" json:"state,omitempty"`
+
+	// TenantId Only tasks of this tenant.
+	TenantId *openapi_types.UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
 	// PageSize How many a page holds at most.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
@@ -4350,6 +4917,27 @@ type DeactivatePrincipalParams struct {
 // DeactivatePrincipalParamsAPIVersion defines parameters for DeactivatePrincipal.
 type DeactivatePrincipalParamsAPIVersion string
 
+// ImportOrdersParams defines parameters for ImportOrders.
+type ImportOrdersParams struct {
+	// ReserveInventory As the member of that name, where the body has none.
+	ReserveInventory *bool `form:"reserve_inventory,omitempty" json:"reserve_inventory,omitempty"`
+
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *ImportOrdersParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// ImportOrdersParamsAPIVersion defines parameters for ImportOrders.
+type ImportOrdersParamsAPIVersion string
+
 // ListOrdersParams defines parameters for ListOrders.
 type ListOrdersParams struct {
 	// Status Only orders in this status.
@@ -4401,6 +4989,36 @@ type CancelOrderParams struct {
 // CancelOrderParamsAPIVersion defines parameters for CancelOrder.
 type CancelOrderParamsAPIVersion string
 
+// ListTaskResultsParams defines parameters for ListTaskResults.
+type ListTaskResultsParams struct {
+	// State Only rows in this state.
+	State *TaskResultState `form:"state,omitempty" json:"state,omitempty"`
+
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// RetryTaskParams defines parameters for RetryTask.
+type RetryTaskParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *RetryTaskParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// RetryTaskParamsAPIVersion defines parameters for RetryTask.
+type RetryTaskParamsAPIVersion string
+
 // PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
 type PutOrderJSONRequestBody = PlaceOrder
 
@@ -4433,6 +5051,9 @@ type ActivatePrincipalJSONRequestBody = ReasonedChange
 
 // DeactivatePrincipalJSONRequestBody defines body for DeactivatePrincipal for application/json ContentType.
 type DeactivatePrincipalJSONRequestBody = ReasonedChange
+
+// ImportOrdersJSONRequestBody defines body for ImportOrders for application/json ContentType.
+type ImportOrdersJSONRequestBody = ImportOrders
 
 // CreateOrderJSONRequestBody defines body for CreateOrder for application/json ContentType.
 type CreateOrderJSONRequestBody = PlaceOrder
@@ -5980,6 +6601,143 @@ func (t *ResolveEffectConflict) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemIdempotencyKeyReused returns the union data inside the RetryTaskConflict as a ProblemIdempotencyKeyReused
+func (t RetryTaskConflict) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the RetryTaskConflict as the provided ProblemIdempotencyKeyReused
+func (t *RetryTaskConflict) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemIdempotencyKeyReused
+func (t *RetryTaskConflict) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the RetryTaskConflict as a ProblemIdempotencyInProgress
+func (t RetryTaskConflict) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the RetryTaskConflict as the provided ProblemIdempotencyInProgress
+func (t *RetryTaskConflict) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemIdempotencyInProgress
+func (t *RetryTaskConflict) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemTaskNotRetryable returns the union data inside the RetryTaskConflict as a ProblemTaskNotRetryable
+func (t RetryTaskConflict) AsProblemTaskNotRetryable() (ProblemTaskNotRetryable, error) {
+	var body ProblemTaskNotRetryable
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemTaskNotRetryable overwrites any union data inside the RetryTaskConflict as the provided ProblemTaskNotRetryable
+func (t *RetryTaskConflict) FromProblemTaskNotRetryable(v ProblemTaskNotRetryable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"task_not_retryable"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemTaskNotRetryable performs a merge with any union data inside the RetryTaskConflict, using the provided ProblemTaskNotRetryable
+func (t *RetryTaskConflict) MergeProblemTaskNotRetryable(v ProblemTaskNotRetryable) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"task_not_retryable"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t RetryTaskConflict) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t RetryTaskConflict) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "task_not_retryable":
+		return t.AsProblemTaskNotRetryable()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t RetryTaskConflict) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *RetryTaskConflict) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // AsProblemBusy returns the union data inside the UnavailableProblem as a ProblemBusy
 func (t UnavailableProblem) AsProblemBusy() (ProblemBusy, error) {
 	var body ProblemBusy
@@ -6110,6 +6868,9 @@ type ServerInterface interface {
 	// GetOutbox How far the events are behind, with the oldest of them
 	// (GET /ops/outbox)
 	GetOutbox(w http.ResponseWriter, r *http.Request)
+	// ListTasks List the tasks, newest first, with who works on them
+	// (GET /ops/tasks)
+	ListTasks(w http.ResponseWriter, r *http.Request, params ListTasksParams)
 	// ListTenants List all tenants, newest first
 	// (GET /ops/tenants)
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
@@ -6152,6 +6913,9 @@ type ServerInterface interface {
 	// DeactivatePrincipal Let no credential of a principal count any more
 	// (POST /ops/tenants/{tenantId}/principals/{principalId}/deactivate)
 	DeactivatePrincipal(w http.ResponseWriter, r *http.Request, tenantId TenantId, principalId PrincipalId, params DeactivatePrincipalParams)
+	// ImportOrders Import up to 10 000 orders, as a task
+	// (POST /order-imports)
+	ImportOrders(w http.ResponseWriter, r *http.Request, params ImportOrdersParams)
 	// ListOrders List the tenant's orders, newest first
 	// (GET /orders)
 	ListOrders(w http.ResponseWriter, r *http.Request, params ListOrdersParams)
@@ -6170,6 +6934,15 @@ type ServerInterface interface {
 	// GetReadiness Should this process get traffic?
 	// (GET /readyz)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
+	// GetTask How far is a task?
+	// (GET /tasks/{taskId})
+	GetTask(w http.ResponseWriter, r *http.Request, taskId TaskId)
+	// ListTaskResults What became of each row of a task
+	// (GET /tasks/{taskId}/results)
+	ListTaskResults(w http.ResponseWriter, r *http.Request, taskId TaskId, params ListTaskResultsParams)
+	// RetryTask Send a failed task on its way again, exactly once per idempotency key
+	// (POST /tasks/{taskId}/retry)
+	RetryTask(w http.ResponseWriter, r *http.Request, taskId TaskId, params RetryTaskParams)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -6479,6 +7252,78 @@ func (siw *ServerInterfaceWrapper) GetOutbox(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetOutbox(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTasks operation middleware
+func (siw *ServerInterfaceWrapper) ListTasks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTasksParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantId, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTasks(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7648,6 +8493,102 @@ func (siw *ServerInterfaceWrapper) DeactivatePrincipal(w http.ResponseWriter, r 
 	handler.ServeHTTP(w, r)
 }
 
+// ImportOrders operation middleware
+func (siw *ServerInterfaceWrapper) ImportOrders(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ImportOrdersParams
+
+	// ------------- Optional query parameter "reserve_inventory" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reserve_inventory", r.URL.Query(), &params.ReserveInventory, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reserve_inventory"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reserve_inventory", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion ImportOrdersParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportOrders(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListOrders operation middleware
 func (siw *ServerInterfaceWrapper) ListOrders(w http.ResponseWriter, r *http.Request) {
 
@@ -7961,6 +8902,192 @@ func (siw *ServerInterfaceWrapper) GetReadiness(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetTask operation middleware
+func (siw *ServerInterfaceWrapper) GetTask(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "taskId" -------------
+	var taskId TaskId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "taskId", r.PathValue("taskId"), &taskId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "taskId", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTask(w, r, taskId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTaskResults operation middleware
+func (siw *ServerInterfaceWrapper) ListTaskResults(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "taskId" -------------
+	var taskId TaskId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "taskId", r.PathValue("taskId"), &taskId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "taskId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTaskResultsParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTaskResults(w, r, taskId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryTask operation middleware
+func (siw *ServerInterfaceWrapper) RetryTask(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "taskId" -------------
+	var taskId TaskId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "taskId", r.PathValue("taskId"), &taskId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "taskId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryTaskParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion RetryTaskParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryTask(w, r, taskId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -8087,6 +9214,10 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders/{orderId}/cancel", wrapper.CancelOrder)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.GetClientOrder)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/client-orders/{clientOrderId}", wrapper.PutOrder)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/order-imports", wrapper.ImportOrders)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/tasks/{taskId}", wrapper.GetTask)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/tasks/{taskId}/results", wrapper.ListTaskResults)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/tasks/{taskId}/retry", wrapper.RetryTask)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/idempotency-keys/{key}", wrapper.GetIdempotencyKey)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/tenants", wrapper.ListTenants)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants", wrapper.CreateTenant)
@@ -8100,6 +9231,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/api-keys", wrapper.CreateAPIKey)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/api-keys/{apiKeyId}/rotate", wrapper.RotateAPIKey)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/api-keys/{apiKeyId}/revoke", wrapper.RevokeAPIKey)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/tasks", wrapper.ListTasks)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/audit-log", wrapper.ListAuditLog)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/effects", wrapper.ListEffects)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/tenants/{tenantId}/effects/{effectId}", wrapper.GetEffect)
@@ -8192,6 +9324,8 @@ type OpsConflictApplicationProblemPlusJSONResponse struct {
 type ProblemApplicationProblemPlusJSONResponse Problem
 
 type RequestTimeoutApplicationProblemPlusJSONResponse ProblemRequestTimeout
+
+type TaskExpiredApplicationProblemPlusJSONResponse ProblemTaskExpired
 
 type TooManyRequestsResponseHeaders struct {
 	RetryAfter *int32
@@ -9307,6 +10441,129 @@ type GetOutboxdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOutboxdefaultApplicationProblemPlusJSONResponse) VisitGetOutboxResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasksRequestObject struct {
+	Params ListTasksParams
+}
+
+type ListTasksResponseObject interface {
+	VisitListTasksResponse(w http.ResponseWriter) error
+}
+
+type ListTasks200JSONResponse OwnedTaskPage
+
+func (response ListTasks200JSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasks400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListTasks400ApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasks401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ListTasks401ApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasks403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ListTasks403ApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasks500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ListTasks500ApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasks503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListTasks503ApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTasksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListTasksdefaultApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12470,6 +13727,267 @@ func (response DeactivatePrincipaldefaultApplicationProblemPlusJSONResponse) Vis
 	return err
 }
 
+type ImportOrdersRequestObject struct {
+	Params   ImportOrdersParams
+	JSONBody *ImportOrdersJSONRequestBody
+	Body     io.Reader
+}
+
+type ImportOrdersResponseObject interface {
+	VisitImportOrdersResponse(w http.ResponseWriter) error
+}
+
+type ImportOrders202ResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   bool
+	Location              string
+	PreferenceApplied     *string
+	RetryAfter            *int32
+}
+
+type ImportOrders202JSONResponse struct {
+	Body    Task
+	Headers ImportOrders202ResponseHeaders
+}
+
+func (response ImportOrders202JSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders400ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders401ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders403ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders408ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders409ApplicationProblemPlusJSONResponse struct {
+	KeyConflictApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders409ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders413ApplicationProblemPlusJSONResponse struct {
+	BodyTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders413ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders415ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders422ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders429ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders500ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrders503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ImportOrders503ApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportOrdersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ImportOrdersdefaultApplicationProblemPlusJSONResponse) VisitImportOrdersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOrdersRequestObject struct {
 	Params ListOrdersParams
 }
@@ -13398,6 +14916,600 @@ func (response GetReadinessdefaultApplicationProblemPlusJSONResponse) VisitGetRe
 	return err
 }
 
+type GetTaskRequestObject struct {
+	TaskId TaskId `json:"taskId"`
+}
+
+type GetTaskResponseObject interface {
+	VisitGetTaskResponse(w http.ResponseWriter) error
+}
+
+type GetTask200ResponseHeaders struct {
+	RetryAfter *int32
+}
+
+type GetTask200JSONResponse struct {
+	Body    Task
+	Headers GetTask200ResponseHeaders
+}
+
+func (response GetTask200JSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask400ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask401ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask403ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask404ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask410ApplicationProblemPlusJSONResponse struct {
+	TaskExpiredApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask410ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask429ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask500ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTask503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetTask503ApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetTaskdefaultApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResultsRequestObject struct {
+	TaskId TaskId `json:"taskId"`
+	Params ListTaskResultsParams
+}
+
+type ListTaskResultsResponseObject interface {
+	VisitListTaskResultsResponse(w http.ResponseWriter) error
+}
+
+type ListTaskResults200JSONResponse TaskResultPage
+
+func (response ListTaskResults200JSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults400ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults401ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults403ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults404ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults410ApplicationProblemPlusJSONResponse struct {
+	TaskExpiredApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults410ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults429ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults500ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResults503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListTaskResults503ApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTaskResultsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListTaskResultsdefaultApplicationProblemPlusJSONResponse) VisitListTaskResultsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTaskRequestObject struct {
+	TaskId TaskId `json:"taskId"`
+	Params RetryTaskParams
+}
+
+type RetryTaskResponseObject interface {
+	VisitRetryTaskResponse(w http.ResponseWriter) error
+}
+
+type RetryTask202ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	Location              string
+	PreferenceApplied     *string
+	RetryAfter            *int32
+}
+
+type RetryTask202JSONResponse struct {
+	Body    Task
+	Headers RetryTask202ResponseHeaders
+}
+
+func (response RetryTask202JSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask400ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask401ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask403ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask404ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask409ResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+
+type RetryTask409ApplicationProblemPlusJSONResponse struct {
+	Body    RetryTaskConflict
+	Headers RetryTask409ResponseHeaders
+}
+
+func (response RetryTask409ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask410ApplicationProblemPlusJSONResponse struct {
+	TaskExpiredApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask410ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask429ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask500ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response RetryTask503ApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RetryTaskdefaultApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// GetClientOrder Read the order of this name
@@ -13427,6 +15539,9 @@ type StrictServerInterface interface {
 	// GetOutbox How far the events are behind, with the oldest of them
 	// (GET /ops/outbox)
 	GetOutbox(ctx context.Context, request GetOutboxRequestObject) (GetOutboxResponseObject, error)
+	// ListTasks List the tasks, newest first, with who works on them
+	// (GET /ops/tasks)
+	ListTasks(ctx context.Context, request ListTasksRequestObject) (ListTasksResponseObject, error)
 	// ListTenants List all tenants, newest first
 	// (GET /ops/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
@@ -13469,6 +15584,9 @@ type StrictServerInterface interface {
 	// DeactivatePrincipal Let no credential of a principal count any more
 	// (POST /ops/tenants/{tenantId}/principals/{principalId}/deactivate)
 	DeactivatePrincipal(ctx context.Context, request DeactivatePrincipalRequestObject) (DeactivatePrincipalResponseObject, error)
+	// ImportOrders Import up to 10 000 orders, as a task
+	// (POST /order-imports)
+	ImportOrders(ctx context.Context, request ImportOrdersRequestObject) (ImportOrdersResponseObject, error)
 	// ListOrders List the tenant's orders, newest first
 	// (GET /orders)
 	ListOrders(ctx context.Context, request ListOrdersRequestObject) (ListOrdersResponseObject, error)
@@ -13487,6 +15605,15 @@ type StrictServerInterface interface {
 	// GetReadiness Should this process get traffic?
 	// (GET /readyz)
 	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
+	// GetTask How far is a task?
+	// (GET /tasks/{taskId})
+	GetTask(ctx context.Context, request GetTaskRequestObject) (GetTaskResponseObject, error)
+	// ListTaskResults What became of each row of a task
+	// (GET /tasks/{taskId}/results)
+	ListTaskResults(ctx context.Context, request ListTaskResultsRequestObject) (ListTaskResultsResponseObject, error)
+	// RetryTask Send a failed task on its way again, exactly once per idempotency key
+	// (POST /tasks/{taskId}/retry)
+	RetryTask(ctx context.Context, request RetryTaskRequestObject) (RetryTaskResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -13755,6 +15882,32 @@ func (sh *strictHandler) GetOutbox(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetOutboxResponseObject); ok {
 		if err := validResponse.VisitGetOutboxResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTasks operation middleware
+func (sh *strictHandler) ListTasks(w http.ResponseWriter, r *http.Request, params ListTasksParams) {
+	var request ListTasksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTasks(ctx, request.(ListTasksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTasks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTasksResponseObject); ok {
+		if err := validResponse.VisitListTasksResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -14213,6 +16366,45 @@ func (sh *strictHandler) DeactivatePrincipal(w http.ResponseWriter, r *http.Requ
 	}
 }
 
+// ImportOrders operation middleware
+func (sh *strictHandler) ImportOrders(w http.ResponseWriter, r *http.Request, params ImportOrdersParams) {
+	var request ImportOrdersRequestObject
+
+	request.Params = params
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+
+		var body ImportOrdersJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-ndjson") {
+		request.Body = r.Body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportOrders(ctx, request.(ImportOrdersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportOrders")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportOrdersResponseObject); ok {
+		if err := validResponse.VisitImportOrdersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListOrders operation middleware
 func (sh *strictHandler) ListOrders(w http.ResponseWriter, r *http.Request, params ListOrdersParams) {
 	var request ListOrdersRequestObject
@@ -14368,6 +16560,86 @@ func (sh *strictHandler) GetReadiness(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetReadinessResponseObject); ok {
 		if err := validResponse.VisitGetReadinessResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTask operation middleware
+func (sh *strictHandler) GetTask(w http.ResponseWriter, r *http.Request, taskId TaskId) {
+	var request GetTaskRequestObject
+
+	request.TaskId = taskId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTask(ctx, request.(GetTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTask")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTaskResponseObject); ok {
+		if err := validResponse.VisitGetTaskResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTaskResults operation middleware
+func (sh *strictHandler) ListTaskResults(w http.ResponseWriter, r *http.Request, taskId TaskId, params ListTaskResultsParams) {
+	var request ListTaskResultsRequestObject
+
+	request.TaskId = taskId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTaskResults(ctx, request.(ListTaskResultsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTaskResults")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTaskResultsResponseObject); ok {
+		if err := validResponse.VisitListTaskResultsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryTask operation middleware
+func (sh *strictHandler) RetryTask(w http.ResponseWriter, r *http.Request, taskId TaskId, params RetryTaskParams) {
+	var request RetryTaskRequestObject
+
+	request.TaskId = taskId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryTask(ctx, request.(RetryTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryTask")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryTaskResponseObject); ok {
+		if err := validResponse.VisitRetryTaskResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

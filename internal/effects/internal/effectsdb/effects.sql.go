@@ -521,6 +521,49 @@ func (q *Queries) ListRememberedKeys(ctx context.Context, db DBTX, arg ListRemem
 	return items, nil
 }
 
+const listStatesOfOrders = `-- name: ListStatesOfOrders :many
+SELECT order_id, state FROM effects
+WHERE tenant_id = $1 AND destination = $2 AND operation = $3
+  AND lane = '' AND order_id = ANY ($4::uuid[])
+`
+
+type ListStatesOfOrdersParams struct {
+	TenantID    uuid.UUID
+	Destination string
+	Operation   string
+	OrderIds    []uuid.UUID
+}
+
+type ListStatesOfOrdersRow struct {
+	OrderID uuid.UUID
+	State   string
+}
+
+func (q *Queries) ListStatesOfOrders(ctx context.Context, db DBTX, arg ListStatesOfOrdersParams) ([]ListStatesOfOrdersRow, error) {
+	rows, err := db.Query(ctx, listStatesOfOrders,
+		arg.TenantID,
+		arg.Destination,
+		arg.Operation,
+		arg.OrderIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListStatesOfOrdersRow
+	for rows.Next() {
+		var i ListStatesOfOrdersRow
+		if err := rows.Scan(&i.OrderID, &i.State); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockEffect = `-- name: LockEffect :one
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `

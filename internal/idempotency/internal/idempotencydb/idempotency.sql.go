@@ -137,6 +137,33 @@ func (q *Queries) CountOverdueKeys(ctx context.Context, db DBTX, most int32) (Co
 	return i, err
 }
 
+const endRetention = `-- name: EndRetention :exec
+UPDATE idempotency_requests SET expires_at = now() + $1::interval
+WHERE tenant_id = $2 AND principal_id = $3
+  AND operation = $4 AND idempotency_key = $5
+  AND completed_at IS NOT NULL
+`
+
+type EndRetentionParams struct {
+	Retention      time.Duration
+	TenantID       uuid.UUID
+	PrincipalID    uuid.UUID
+	Operation      string
+	IdempotencyKey string
+}
+
+// Begins the retention of a record whose outcome was a promise, now kept. One that is gone is none to speak of.
+func (q *Queries) EndRetention(ctx context.Context, db DBTX, arg EndRetentionParams) error {
+	_, err := db.Exec(ctx, endRetention,
+		arg.Retention,
+		arg.TenantID,
+		arg.PrincipalID,
+		arg.Operation,
+		arg.IdempotencyKey,
+	)
+	return err
+}
+
 const forgetExpiredKey = `-- name: ForgetExpiredKey :exec
 DELETE FROM idempotency_requests
 WHERE tenant_id = $1 AND principal_id = $2
@@ -205,6 +232,31 @@ func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, batch int32) ([]
 		return nil, err
 	}
 	return items, nil
+}
+
+const openRetention = `-- name: OpenRetention :exec
+UPDATE idempotency_requests SET expires_at = NULL
+WHERE tenant_id = $1 AND principal_id = $2
+  AND operation = $3 AND idempotency_key = $4
+  AND completed_at IS NOT NULL
+`
+
+type OpenRetentionParams struct {
+	TenantID       uuid.UUID
+	PrincipalID    uuid.UUID
+	Operation      string
+	IdempotencyKey string
+}
+
+// Takes the expiry back: what the record promises is being worked on again.
+func (q *Queries) OpenRetention(ctx context.Context, db DBTX, arg OpenRetentionParams) error {
+	_, err := db.Exec(ctx, openRetention,
+		arg.TenantID,
+		arg.PrincipalID,
+		arg.Operation,
+		arg.IdempotencyKey,
+	)
+	return err
 }
 
 const purgeKeys = `-- name: PurgeKeys :execrows
