@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"orderonce/internal/identity/oidc"
+	"orderonce/internal/telemetry"
 )
 
 const envPrefix = "ORDERONCE_"
@@ -58,6 +59,10 @@ var settings = []setting{
 	{"oidc-leeway", "30s", "difference to the issuer's clock that a token's times are forgiven"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
+	{"metrics-listen", "", "address for Prometheus to scrape, a listener of its own that asks for no credential; empty for none"},
+	{"otlp-endpoint", "", "where traces and metrics go by OTLP over gRPC, such as http://127.0.0.1:4317 (default: OTEL_EXPORTER_OTLP_ENDPOINT)"},
+	{"trace-sampling", "0.01", "share of the traces that are kept, 0 to 1; those of conflicts, time-outs and failures always are"},
+	{"telemetry-key-secret", "", "secret of the hashes that stand for idempotency keys in telemetry; a random one at each start where empty"},
 	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
 }
 
@@ -74,8 +79,9 @@ type config struct {
 	SharedCommits, ReplayCache, TenantBurst      int
 	TenantRate                                   float64
 	Origins                                      []string
-	DebugListen                                  string
+	DebugListen, MetricsListen                   string
 	OIDC                                         oidc.Config // Issuer is empty where none is trusted
+	Telemetry                                    telemetry.Config
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -165,7 +171,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
-		DebugListen:       k.String("debug-listen"),
+		DebugListen: k.String("debug-listen"), MetricsListen: k.String("metrics-listen"),
 		MaxConnections:    int32(number("max-connections", 1, mostConnections)),    //nolint:gosec // in bounds
 		WorkerConnections: int32(number("worker-connections", 1, mostConnections)), //nolint:gosec // in bounds
 		SharedCommits:     int(number("shared-commits", 0, 8)),                     // each one more makes the others smaller
@@ -184,6 +190,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		fail("cors-origins", err)
 	}
 	fail("debug-listen", debugAddress(c.DebugListen))
+	c.Telemetry = telemetryConfig(k, fail)
 	c.OIDC = oidcConfig(k, duration("oidc-leeway"), fail)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
@@ -230,8 +237,11 @@ func configCommand() *cobra.Command {
 			}
 			for _, s := range settings {
 				value := k.String(s.name)
-				if s.name == "database-url" {
+				switch {
+				case s.name == "database-url":
 					value = redacted(value)
+				case s.name == "telemetry-key-secret" && value != "":
+					value = "(set)"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s: %q\n", s.help, s.name, value)
 			}

@@ -16,6 +16,7 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/postgres"
 	"orderonce/internal/postgres/localpg"
+	"orderonce/internal/telemetry/tracepage"
 )
 
 func devCommand() *cobra.Command {
@@ -43,7 +44,9 @@ requests is cut after the commit, as a bad network would: the retry gets the fir
 		},
 	}
 	addSettings(cmd)
-	for name, value := range map[string]string{"drain-delay": "0s", "log-level": "warn"} {
+	for name, value := range map[string]string{
+		"drain-delay": "0s", "log-level": "warn", "metrics-listen": "127.0.0.1:0", "trace-sampling": "1",
+	} {
 		flag := cmd.Flags().Lookup(name)
 		flag.DefValue = value
 		_ = flag.Value.Set(value) // any string will do
@@ -69,16 +72,18 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	if err := postgres.MigrateUp(ctx, c.DatabaseURL); err != nil {
 		return err
 	}
+	traces := tracepage.NewStore()
+	c.Telemetry.Spans = traces.Add
 	a, err := newApp(ctx, c, log)
 	if err != nil {
 		return err
 	}
 	keys, err := seed(ctx, a.workers)
 	if err != nil {
-		a.close()
+		a.close(ctx)
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
-	return a.run(ctx, dropResponses(a.server, drop), failed, func(r ready) error {
+	return a.run(ctx, withTraces(dropResponses(a.server, drop), traces), failed, func(r ready) error {
 		printWelcome(cmd.OutOrStdout(), r.BaseURL, c.DatabaseURL, keys, drop)
 		r.DatabaseURL, r.PIDs, r.Keys = c.DatabaseURL, pids, keys
 		return writeReady(c.ReadyFile, r)

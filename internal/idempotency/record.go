@@ -47,6 +47,8 @@ type Outcome struct {
 	Expires  time.Time // when the key is forgotten
 	// ByReference says that the first answer's body was not kept: it is to be made of Resource as that is now.
 	ByReference bool
+	// Trace is the W3C trace context of the request that made the answer; empty where nobody can look at it.
+	Trace string
 }
 
 // completion is the part of a record that the work's end brings.
@@ -56,6 +58,7 @@ type completion struct {
 	body        []byte // nil where the record only refers to the resource
 	completedAt time.Time
 	expiresAt   time.Time
+	trace       string
 }
 
 // complete decides how an answer is remembered. One that is too large is kept by reference where it has a resource to
@@ -75,7 +78,7 @@ func complete(answer Answer, policy Policy) (*completion, error) {
 
 // recorded is the outcome as a replay reads it.
 func (c *completion) recorded() Outcome {
-	outcome := Outcome{Answer: c.answer, Expires: c.expiresAt, ByReference: c.body == nil}
+	outcome := Outcome{Answer: c.answer, Expires: c.expiresAt, ByReference: c.body == nil, Trace: c.trace}
 	outcome.Body = c.body
 	return outcome
 }
@@ -97,6 +100,7 @@ type claim struct {
 	request    *Request
 	print      fingerprint
 	createdAt  time.Time
+	trace      string
 	completion *completion // nil while the work is still to come
 }
 
@@ -108,6 +112,9 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 		Fingerprint:    c.print.sum[:], FingerprintVersion: c.print.version,
 		FieldDigests: digest(c.request.Parameters), ApiVersion: c.request.APIVersion,
 		CreatedAt: c.createdAt,
+	}
+	if c.trace != "" {
+		params.Traceparent = &c.trace
 	}
 	if done := c.completion; done != nil {
 		status := int16(done.answer.Status) //nolint:gosec // an HTTP status
@@ -163,6 +170,9 @@ func outcomeOf(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
 	}
 	if row.ExpiresAt != nil {
 		outcome.Expires = *row.ExpiresAt
+	}
+	if row.Traceparent != nil {
+		outcome.Trace = *row.Traceparent
 	}
 	return outcome, nil
 }

@@ -11,3 +11,12 @@ ON CONFLICT (tenant_id, id) DO NOTHING;
 -- name: UndoEvent :exec
 -- Takes back an event that this transaction wrote for a unit which was refused. Nobody has seen it.
 DELETE FROM outbox_events WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id);
+
+-- name: ListEventsBetween :many
+-- The events of an aggregate among those whose ids, and so whose times, lie between two: as many rows are read as the
+-- tenant had events in that time.
+SELECT id, version, type, occurred_at
+FROM outbox_events
+WHERE tenant_id = sqlc.arg(tenant_id) AND id BETWEEN sqlc.arg(first) AND sqlc.arg(last)
+  AND aggregate_type = sqlc.arg(aggregate_type) AND aggregate_id = sqlc.arg(aggregate_id)
+ORDER BY version;

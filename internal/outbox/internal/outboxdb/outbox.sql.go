@@ -48,6 +48,62 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 	return err
 }
 
+const listEventsBetween = `-- name: ListEventsBetween :many
+SELECT id, version, type, occurred_at
+FROM outbox_events
+WHERE tenant_id = $1 AND id BETWEEN $2 AND $3
+  AND aggregate_type = $4 AND aggregate_id = $5
+ORDER BY version
+`
+
+type ListEventsBetweenParams struct {
+	TenantID      uuid.UUID
+	First         uuid.UUID
+	Last          uuid.UUID
+	AggregateType string
+	AggregateID   uuid.UUID
+}
+
+type ListEventsBetweenRow struct {
+	ID         uuid.UUID
+	Version    int64
+	Type       string
+	OccurredAt time.Time
+}
+
+// The events of an aggregate among those whose ids, and so whose times, lie between two: as many rows are read as the
+// tenant had events in that time.
+func (q *Queries) ListEventsBetween(ctx context.Context, db DBTX, arg ListEventsBetweenParams) ([]ListEventsBetweenRow, error) {
+	rows, err := db.Query(ctx, listEventsBetween,
+		arg.TenantID,
+		arg.First,
+		arg.Last,
+		arg.AggregateType,
+		arg.AggregateID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListEventsBetweenRow
+	for rows.Next() {
+		var i ListEventsBetweenRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Version,
+			&i.Type,
+			&i.OccurredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const undoEvent = `-- name: UndoEvent :exec
 DELETE FROM outbox_events WHERE tenant_id = $1 AND id = $2
 `

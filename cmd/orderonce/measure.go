@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"orderonce/internal/httpapi"
+)
+
+// metricsPath is where Prometheus looks unless it is told otherwise.
+const metricsPath = "/metrics"
+
+// scrapes answers Prometheus and nobody else.
+func (a *app) scrapes() http.Handler {
+	routes := http.NewServeMux()
+	if handler := a.tells.Handler(); handler != nil {
+		routes.Handle("GET "+metricsPath, handler)
+	}
+	return routes
+}
+
+// tellFollowers registers what waits in this process's memory.
+func (a *app) tellFollowers(modules httpapi.Modules) error {
+	_, err := a.tells.Observe(
+		"orderonce.idempotency.followers", "Duplicates that wait in memory for the first request with their key.",
+		func() int64 { return int64(modules.Tenants.Keys.Followers() + modules.Operators.Keys.Followers()) },
+	)
+	return err
+}
+
+// measureEvery is the mean pause between two looks at what only the database knows. Whoever asks for metrics gets what
+// was seen last, so that they cost the database the same however many ask.
+const measureEvery = 10 * time.Second
+
+// measure reads ages and counts from the database until ctx ends. Each look is bounded: the left edge of an index, or a
+// count up to a limit.
+func (a *app) measure(ctx context.Context) {
+	if !a.tells.On() {
+		return
+	}
+	for timer := time.NewTimer(0); ; timer.Reset(measureEvery/2 + rand.N(measureEvery)) { //nolint:gosec // chance, no secret
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if err := a.purger.Measure(ctx); err != nil {
+			a.log.DebugContext(ctx, "the database's figures could not be read", "error", err)
+			continue
+		}
+		a.tells.Looked(ctx)
+	}
+}
