@@ -110,13 +110,14 @@ func openWorkers(ctx context.Context, c config, tells *telemetry.Telemetry) (*po
 }
 
 func (a *app) close(ctx context.Context) {
+	// While the pools can still be asked how they are.
+	if err := a.tells.Close(ctx); err != nil {
+		a.log.WarnContext(ctx, "the last of the telemetry was lost", "error", err)
+	}
 	for _, db := range []*postgres.DB{a.db, a.workers} {
 		if db != nil {
 			db.Close()
 		}
-	}
-	if err := a.tells.Close(ctx); err != nil {
-		a.log.WarnContext(ctx, "the last of the telemetry was lost", "error", err)
 	}
 }
 

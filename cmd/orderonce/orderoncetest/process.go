@@ -119,6 +119,7 @@ func Run(tb testing.TB, c Command) (status int, stdout, stderr string) {
 type Ready struct {
 	BaseURL     string            `json:"base_url"`
 	DatabaseURL string            `json:"database_url"`
+	MetricsURL  string            `json:"metrics_url"`
 	DebugURL    string            `json:"debug_url"`
 	PIDs        map[string]int    `json:"pids"`
 	Keys        map[string]string `json:"keys"`
