@@ -13,6 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
 
+	"orderonce"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/internal/contract"
 	"orderonce/internal/idempotency"
@@ -211,4 +212,19 @@ func (s *specification) problemSchema(kind fault.Kind) *openapi3.Schema {
 		}
 	}
 	return nil
+}
+
+// KeyedOperations are the operations that take an idempotency key.
+func KeyedOperations(ctx context.Context) (ids []string, err error) {
+	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range spec.operations {
+		if o.policy != nil {
+			ids = append(ids, o.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
 }

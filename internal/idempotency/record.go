@@ -25,8 +25,8 @@ var (
 
 // Resource is what an outcome created or changed.
 type Resource struct {
-	Type string
-	ID   uuid.UUID
+	Type string    `json:"type"`
+	ID   uuid.UUID `json:"id"`
 }
 
 // Answer is what a client is told, in the form that is stored: a replay has the same status, the same header values

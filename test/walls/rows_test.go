@@ -37,7 +37,7 @@ var theirs = map[string]any{
 	"response_status": "201", "response_headers": "{}", "response_body": `\x7b7d`, "resource_type": "order", "resource_id": theirID,
 	"completed_at": "2026-01-01Z", "expires_at": "2026-01-02Z",
 	"principal_ids": "{" + theirID + "}", "operations": "{createOrder}", "keys": "{" + theirName + "}",
-	"batch": "10", "most": "10",
+	"batch": "10", "most": "10", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 
 	"checkout_id": theirName, "client_order_id": theirName, "customer_id": "customer-1", "currency": "EUR", "status": "cancelled",
 	"items": "[]", "subtotal_minor": "100", "discount_minor": "0", "total_minor": "100", "shipping_address_id": "address-1",
@@ -46,7 +46,7 @@ var theirs = map[string]any{
 	"valid_from": "2026-01-01Z", "valid_until": "2200-01-01Z", "max_redemptions": "10",
 
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
-	"occurred_at": "2026-01-01Z",
+	"occurred_at": "2026-01-01Z", "first": "00000000-0000-0000-0000-000000000000", "last": "ffffffff-ffff-ffff-ffff-ffffffffffff",
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
