@@ -29,7 +29,7 @@ func Cancel(ctx context.Context, tx *postgres.Tx, tenant, id uuid.UUID) (Order, 
 	order.Status = Cancelled
 	order.Version++
 	tx.Stage(orderKind, statusChange{TenantID: tenant, ID: id, Status: string(order.Status), Version: order.Version})
-	return order, outbox.Add(tx, outbox.Event{
+	return order, outbox.Add(ctx, tx, outbox.Event{
 		Tenant: tenant, AggregateType: "order", AggregateID: id, Version: order.Version,
 		Type: "orderonce.order.cancelled.v1", Payload: order, OccurredAt: time.Now().UTC().Truncate(time.Microsecond),
 	})

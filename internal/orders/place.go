@@ -62,7 +62,7 @@ func Place(ctx context.Context, tx *postgres.Tx, p Placement) (Order, error) {
 	if redeemed != nil {
 		redeemed.redeem(tx)
 	}
-	return order, outbox.Add(tx, outbox.Event{
+	return order, outbox.Add(ctx, tx, outbox.Event{
 		Tenant: order.TenantID, AggregateType: "order", AggregateID: order.ID, Version: order.Version,
 		Type: "orderonce.order.created.v1", Payload: order, OccurredAt: order.CreatedAt,
 	})

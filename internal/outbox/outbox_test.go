@@ -71,7 +71,7 @@ func TestEventIsVisibleOnlyWithItsUnit(t *testing.T) {
 				return err
 			}
 			for range 3 {
-				if err := outbox.Add(tx, event("made")); err != nil {
+				if err := outbox.Add(ctx, tx, event("made")); err != nil {
 					return err
 				}
 			}
@@ -96,8 +96,8 @@ func TestEventIsVisibleOnlyWithItsUnit(t *testing.T) {
 func TestEventIsTakenBackWithItsChange(t *testing.T) {
 	t.Parallel()
 	db, watch := setup(t)
-	err := inTx(t, db, func(_ context.Context, tx *postgres.Tx) error {
-		err := outbox.Add(tx, event("made"))
+	err := inTx(t, db, func(ctx context.Context, tx *postgres.Tx) error {
+		err := outbox.Add(ctx, tx, event("made"))
 		tx.Undo()
 		return err
 	})
@@ -124,7 +124,7 @@ func TestPayloadIsKeptByteForByte(t *testing.T) {
 		"text of spaces": "  \n\t ",
 	} {
 		e := event(payload)
-		if err := inTx(t, db, func(_ context.Context, tx *postgres.Tx) error { return outbox.Add(tx, e) }); err != nil {
+		if err := inTx(t, db, func(ctx context.Context, tx *postgres.Tx) error { return outbox.Add(ctx, tx, e) }); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -144,8 +144,8 @@ func TestEventIsStoredAsItWasAdded(t *testing.T) {
 	t.Parallel()
 	db, watch := setup(t)
 	want := event(map[string]int{"n": 1})
-	err := inTx(t, db, func(_ context.Context, tx *postgres.Tx) error {
-		return errors.Join(outbox.Add(tx, want), outbox.Add(tx, want)) // the same fact twice is two events
+	err := inTx(t, db, func(ctx context.Context, tx *postgres.Tx) error {
+		return errors.Join(outbox.Add(ctx, tx, want), outbox.Add(ctx, tx, want)) // the same fact twice is two events
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestPayloadThatIsNoJSONIsAnError(t *testing.T) {
 	t.Parallel()
 	db, watch := setup(t)
 	for _, payload := range []any{make(chan int), json.RawMessage("{"), func() {}} {
-		if err := inTx(t, db, func(_ context.Context, tx *postgres.Tx) error { return outbox.Add(tx, event(payload)) }); err == nil {
+		if err := inTx(t, db, func(ctx context.Context, tx *postgres.Tx) error { return outbox.Add(ctx, tx, event(payload)) }); err == nil {
 			t.Errorf("%T is taken", payload)
 		}
 	}

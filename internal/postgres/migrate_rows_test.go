@@ -54,6 +54,11 @@ var goodRows = []struct {
 		"tenant_id": someTenant, "id": someID, "aggregate_type": "'order'", "aggregate_id": someID, "version": "1",
 		"type": "'orderonce.order.created.v1'", "payload": "'{}'", "occurred_at": "now()",
 	}},
+	{"effects", row{
+		"tenant_id": someTenant, "id": someID, "destination": "'payment'", "lane": "''", "operation": "'authorize'", "event_id": someID,
+		"order_id": someID, "version": "1", "idempotency_key": someID, "request": `'\x7b7d'`,
+		"request_hash": "decode(repeat('00', 32), 'hex')", "required": "true", "state": "'pending'", "created_at": "now()",
+	}},
 	{"idempotency_requests", row{
 		"tenant_id": someTenant, "principal_id": somePrincipal, "operation": "'createOrder'",
 		"idempotency_key": "'0123456789abcdef'", "fingerprint": "decode(repeat('00', 32), 'hex')", "fingerprint_version": "1",
@@ -126,6 +131,7 @@ var badRows = map[string][]row{
 		{"subject": "'auth0|1'"},
 	},
 	"api_keys_name_form":      {{"name": "''"}, {"name": "'Key'"}, {"name": "'-key'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"}},
+	"effects_end":             {{"state": "'succeeded'"}, {"state": "'failed'"}, {"ended_at": "now()"}},
 	"audit_log_reason_length": {{"reason": "''"}, {"reason": "'no'"}, {"reason": "repeat('r', 501)"}},
 	"api_keys_hash_length":    {{"secret_hash": `'\x'`}, {"secret_hash": "decode(repeat('00', 31), 'hex')"}, {"secret_hash": "decode(repeat('00', 33), 'hex')"}}, //nolint:gosec // hashes of nothing
 

@@ -1,10 +1,10 @@
 -- name: InsertEvent :exec
 -- A row count of 0 can only be an id used twice, and fails the unit.
 INSERT INTO outbox_events (
-    tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at
+    tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(id), sqlc.arg(aggregate_type), sqlc.arg(aggregate_id), sqlc.arg(version),
-    sqlc.arg(type), sqlc.arg(payload), sqlc.arg(occurred_at)
+    sqlc.arg(type), sqlc.arg(payload), sqlc.narg(traceparent), sqlc.arg(occurred_at)
 )
 ON CONFLICT (tenant_id, id) DO NOTHING;
 

@@ -1,5 +1,5 @@
-DROP TABLE idempotency_requests, outbox_events, orders, coupons, audit_log, api_keys, principals, tenants;
-DROP TYPE order_status;
+DROP TABLE idempotency_requests, effects, outbox_events, orders, coupons, audit_log, api_keys, principals, tenants;
+DROP TYPE effect_state, order_status;
 
 -- The roles stay: they are of the whole server, and another database may need them.
 REVOKE ALL ON schema_migrations FROM orderonce_request, orderonce_worker;

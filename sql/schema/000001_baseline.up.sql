@@ -132,9 +132,62 @@ CREATE TABLE outbox_events (
     version        bigint NOT NULL,
     type           text NOT NULL,
     payload        json NOT NULL,
+    -- W3C trace context of the request that added it, for the traces of what comes after.
+    traceparent    text,
     occurred_at    timestamptz NOT NULL,
+    dispatched_at  timestamptz,
     PRIMARY KEY (tenant_id, id)
 );
+
+-- Leads the dispatcher to what it has not seen, the versions of one aggregate side by side and in order. New aggregates
+-- are added at the right edge.
+CREATE INDEX outbox_events_undispatched ON outbox_events (aggregate_id, version) WHERE dispatched_at IS NULL;
+-- Leads the pruning to what is oldest.
+CREATE INDEX outbox_events_dispatched ON outbox_events (dispatched_at) WHERE dispatched_at IS NOT NULL;
+
+-- One call to something outside this database. Its identity (tenant, order, destination, lane and operation) is
+-- the inbox of every destination: an event that comes twice, or two events that ask for the same, make one effect.
+CREATE TYPE effect_state AS ENUM ('pending', 'in_flight', 'unknown', 'needs_human', 'succeeded', 'failed');
+
+CREATE TABLE effects (
+    tenant_id       uuid NOT NULL,
+    id              uuid NOT NULL,
+    destination     text NOT NULL,
+    -- What a destination keeps in order within one order: a subscription of its own for webhooks, nothing for the others.
+    lane            text NOT NULL,
+    operation       text NOT NULL,
+    reverts         text, -- an operation; where that was not executed, there is nothing to do
+    event_id        uuid NOT NULL, -- or another thing that asked for it, once
+    order_id        uuid NOT NULL,
+    version         bigint NOT NULL, -- of the order, when it was asked for
+    -- What the destination knows it by, for ever: made of the identity above, never of an attempt or a time.
+    idempotency_key uuid NOT NULL,
+    request         bytea NOT NULL, -- resent unchanged
+    request_hash    bytea NOT NULL,
+    required        boolean NOT NULL, -- the order waits for it
+    state           effect_state NOT NULL,
+    attempts        integer NOT NULL DEFAULT 0,
+    attempt_token   bigint NOT NULL DEFAULT 0,
+    -- When somebody has to look at it next: pending, it may be sent; in flight, or being looked into, its lease ends;
+    -- unknown, its outcome is looked for again. NULL waits for its predecessor, for a person, or for nothing any more.
+    due_at          timestamptz,
+    owner           text, -- of the lease
+    first_sent_at   timestamptz,
+    key_valid_until timestamptz,
+    last_error      text,
+    evidence        jsonb NOT NULL DEFAULT '[]',
+    traceparent     text,
+    created_at      timestamptz NOT NULL,
+    ended_at        timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, order_id, destination, lane, operation),
+    CONSTRAINT effects_end CHECK ((state IN ('succeeded', 'failed')) = (ended_at IS NOT NULL))
+);
+
+-- What is blocked or has ended is not in it, so that a claim costs the same however much of that there is.
+CREATE INDEX effects_due ON effects (destination, tenant_id, due_at) WHERE due_at IS NOT NULL;
+-- What people and alarms look at.
+CREATE INDEX effects_in_doubt ON effects (state, id) WHERE state IN ('unknown', 'needs_human');
 
 -- The primary key is the only arbiter of who may run. The key's column is COLLATE "C": bytes, compared as bytes.
 CREATE TABLE idempotency_requests (
@@ -205,9 +258,11 @@ GRANT INSERT, DELETE ON orders, outbox_events, idempotency_requests TO orderonce
 GRANT UPDATE ON idempotency_requests TO orderonce_request;
 GRANT UPDATE (redemptions) ON coupons TO orderonce_request;
 GRANT UPDATE (status, version) ON orders TO orderonce_request;
+-- Effects are made, sent and ended in the background alone.
+GRANT SELECT ON effects TO orderonce_request;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    tenants, principals, api_keys, coupons, orders, outbox_events, idempotency_requests TO orderonce_worker;
+    tenants, principals, api_keys, coupons, orders, outbox_events, effects, idempotency_requests TO orderonce_worker;
 GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
 
 DO $policies$
@@ -215,7 +270,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'idempotency_requests'
+        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects', 'idempotency_requests'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format(

@@ -117,15 +117,22 @@ func TestWaiterTakesOverWhenTheOwnersServerIsKilled(t *testing.T) {
 // waiting returns once n sessions wait for a lock.
 func waiting(t *testing.T, s *shop.Shop, n int) {
 	t.Helper()
+	waits(t, s, n, sent{})
+}
+
+// waits is waiting for as long as a request is under way, and says whether that was long enough.
+func waits(t *testing.T, s *shop.Shop, n int, while sent) bool {
+	t.Helper()
 	conn := s.Connect(t)
+	var blocked int
 	orderoncetest.Poll(t, "a session to wait for a lock", func() bool {
-		var blocked int
 		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&blocked); err != nil {
 			t.Fatal(err)
 		}
-		return blocked >= n
+		return blocked >= n || len(while.done) > 0
 	})
+	return blocked >= n
 }
 
 // PostgreSQL is killed while a claim stands in it, and is there again when the server goes on: the unit runs once more

@@ -56,6 +56,7 @@ var grants = map[postgres.Role][]string{
 	postgres.Request: {
 		"api_keys SELECT (expires_at,id,principal_id,revoked_at,scopes,secret_hash,tenant_id)",
 		"coupons SELECT", "coupons UPDATE (redemptions)",
+		"effects SELECT",
 		"idempotency_requests DELETE", "idempotency_requests INSERT", "idempotency_requests SELECT", "idempotency_requests UPDATE",
 		"orders DELETE", "orders INSERT", "orders SELECT", "orders UPDATE (status,version)",
 		"outbox_events DELETE", "outbox_events INSERT", "outbox_events SELECT",
@@ -67,6 +68,7 @@ var grants = map[postgres.Role][]string{
 		"api_keys DELETE", "api_keys INSERT", "api_keys SELECT", "api_keys UPDATE",
 		"audit_log INSERT", "audit_log SELECT",
 		"coupons DELETE", "coupons INSERT", "coupons SELECT", "coupons UPDATE",
+		"effects DELETE", "effects INSERT", "effects SELECT", "effects UPDATE",
 		"idempotency_requests DELETE", "idempotency_requests INSERT", "idempotency_requests SELECT", "idempotency_requests UPDATE",
 		"orders DELETE", "orders INSERT", "orders SELECT", "orders UPDATE",
 		"outbox_events DELETE", "outbox_events INSERT", "outbox_events SELECT", "outbox_events UPDATE",

@@ -47,6 +47,8 @@ var theirs = map[string]any{
 
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
 	"occurred_at": "2026-01-01Z", "first": "00000000-0000-0000-0000-000000000000", "last": "ffffffff-ffff-ffff-ffff-ffffffffffff",
+
+	"order_id": theirID,
 }
 
 // absent names rows of the victim's that are not there, and are free to be made.
@@ -54,7 +56,7 @@ var absent = changed(theirs, map[string]any{
 	"id": absentID, "name": absentName, "idempotency_key": absentName, "CompleteKey.idempotency_key": absentName,
 	"keys": "{" + absentName + "}", "checkout_id": absentName, "client_order_id": absentName, "code": absentName,
 	"ids": "{" + absentID + "}", "EndOtherKeys.principal_id": absentID, "tenant_name": absentName, "subject": absentName,
-	"InsertTenant.tenant_id": absentID,
+	"InsertTenant.tenant_id": absentID, "order_id": absentID,
 })
 
 func changed(values, changes map[string]any) map[string]any {
@@ -93,6 +95,9 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
 			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
+				required, state, due_at, created_at)
+			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
 		`idempotency_requests (tenant_id, principal_id, operation, idempotency_key, fingerprint, fingerprint_version,
 				field_digests, api_version, response_status, response_headers, response_body, created_at, completed_at, expires_at)
 			VALUES ('$id', '$id', 'createOrder', '$name', '$hash', 1, '\x00', '2026-11-01', 201, '{}', '\x7b7d', now(), now(), '$expires')`,

@@ -14,10 +14,10 @@ import (
 
 const insertEvent = `-- name: InsertEvent :exec
 INSERT INTO outbox_events (
-    tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at
+    tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
 ) VALUES (
     $1, $2, $3, $4, $5,
-    $6, $7, $8
+    $6, $7, $8, $9
 )
 ON CONFLICT (tenant_id, id) DO NOTHING
 `
@@ -30,6 +30,7 @@ type InsertEventParams struct {
 	Version       int64
 	Type          string
 	Payload       []byte
+	Traceparent   *string
 	OccurredAt    time.Time
 }
 
@@ -43,6 +44,7 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 		arg.Version,
 		arg.Type,
 		arg.Payload,
+		arg.Traceparent,
 		arg.OccurredAt,
 	)
 	return err
