@@ -85,7 +85,7 @@ func kindOf(err error) string {
 	timeout := (*postgres.LockTimeout)(nil)
 	switch {
 	case errors.Is(err, postgres.ErrCommitUnknown):
-		return "commit_unknown"
+		return telemetry.CommitUnknown
 	case errors.Is(err, postgres.ErrTransient):
 		return "transient"
 	case errors.Is(err, errVanished):

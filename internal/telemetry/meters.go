@@ -84,7 +84,7 @@ func (m *maker) duration(name, about string, bounds metric.HistogramOption) metr
 
 func newMeters(meter metric.Meter) (Meters, error) {
 	m := &maker{meter: meter}
-	return Meters{
+	meters := Meters{
 		meter: meter, sets: &labelled{},
 
 		httpDuration: m.duration("http.server.request.duration", "Duration of HTTP server requests.", seconds),
@@ -110,7 +110,18 @@ func newMeters(meter metric.Meter) (Meters, error) {
 		unfinishedOldest: m.age("orderonce.tasks.oldest.unfinished.age", "Age of the oldest task that is not finished."),
 
 		looked: m.age("orderonce.gauges.looked", "When the ages and counts of the database were last read, in seconds of Unix time."),
-	}, m.err
+	}
+	meters.begin()
+	return meters, m.err
+}
+
+// begin counts nothing once: an alert on what rises needs a series before it does.
+func (m *Meters) begin() {
+	ctx := context.Background()
+	for _, counter := range []metric.Int64Counter{m.incomplete, m.purged, m.takeovers, m.fencedWrites} {
+		counter.Add(ctx, 0)
+	}
+	m.rollbacks.Add(ctx, 0, m.sets.add(labels{"error.type", CommitUnknown})...)
 }
 
 // Request counts a keyed request.

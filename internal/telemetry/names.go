@@ -61,6 +61,9 @@ const (
 	Failed     = "failed"      // 5xx
 )
 
+// CommitUnknown is the error.type of a unit whose COMMIT got no answer.
+const CommitUnknown = "commit_unknown"
+
 // How an outcome was come by.
 const (
 	RoleLeader   = "leader"   // claimed, or met the claim of another process
