@@ -17,6 +17,9 @@ import (
 // The one server span of a request and its metrics, by OpenTelemetry's semantic conventions for HTTP. What a client has
 // written stays out of them: the path is the route's, and there is no query, no address and no user agent.
 
+// ofServer is made once: each request would pay for it.
+var ofServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+
 // watched remembers the status that was sent.
 type watched struct {
 	http.ResponseWriter
@@ -51,9 +54,11 @@ func (s *Server) observe(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if c.operation != nil {
 		name, route = c.operation.pattern, c.operation.route.Path
 	}
-	ctx, c.span = s.modules.Telemetry.Tracer().Start(
-		ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(began),
-	)
+	if s.modules.Telemetry.Traces() {
+		ctx, c.span = s.modules.Telemetry.Tracer().Start(ctx, name, ofServer...) //nolint:spancheck // tell ends it
+	} else {
+		c.span = trace.SpanFromContext(ctx)
+	}
 	return watched{w, c}, ctx, func() { s.tell(ctx, c, method, route, time.Since(began)) }
 }
 

@@ -49,6 +49,7 @@ type Telemetry struct {
 	hasher   *hasher
 	registry *prometheus.Registry // nil where nobody scrapes
 	on       bool
+	traces   bool
 	closers  []func(context.Context) error // in their order
 }
 
@@ -112,7 +113,7 @@ func (t *Telemetry) traceTo(ctx context.Context, c Config, about *resource.Resou
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithResource(about), sdktrace.WithSampler(newSampler(c.Share)), sdktrace.WithSpanProcessor(newKeeper(next...)),
 	)
-	t.tracer = provider.Tracer(scope)
+	t.tracer, t.traces = provider.Tracer(scope), true
 	return spans, nil
 }
 
@@ -180,6 +181,9 @@ func (t *Telemetry) Close(ctx context.Context) error {
 
 // On says whether anything is told to anyone.
 func (t *Telemetry) On() bool { return t.on }
+
+// Traces says whether spans are recorded.
+func (t *Telemetry) Traces() bool { return t.traces }
 
 // Tracer starts the outermost span of what this process does for a request, an event or a task. Spans below it are
 // Start's.
