@@ -2,7 +2,7 @@
 export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev gen check-gen fmt test test-race lint rules vuln bench fuzz faults postgres check
+.PHONY: help dev gen check-gen fmt test test-clients test-race lint rules vuln bench fuzz faults postgres check
 
 PKG ?= ./...
 FUZZTIME ?= 10s
@@ -32,6 +32,9 @@ test: postgres ## Runs the tests; PKG=./internal/orders/... narrows them, ARGS="
 	go test -timeout=15m $(ARGS) $(PKG)
 	$(if $(filter ./...,$(PKG)),ORDERONCE_TEST_ALONE=1 go test -timeout=15m $(ARGS) $(PROTOCOL))
 
+test-clients: postgres ## Runs the Go client's tests: a module of its own, which ./... does not reach; ARGS="-race" too
+	cd clients/go && CGO_ENABLED=$(if $(filter -race,$(ARGS)),1,0) go test -timeout=15m $(ARGS) ./...
+
 test-race: postgres ## Runs the tests under the race detector, which needs a C compiler
 	CGO_ENABLED=1 go test -race -timeout=15m $(ARGS) $(PKG)
 
@@ -59,3 +62,4 @@ postgres: ## Installs a PostgreSQL where there is none
 
 check: lint rules vuln check-gen test ## All that must hold before a commit lands; what .ci/run runs
 	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS=
+	@$(MAKE) --no-print-directory test-clients ARGS=-race

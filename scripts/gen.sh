@@ -9,7 +9,7 @@ trap 'rm -f "$started"' EXIT
 
 tool() { go tool -modfile=tools/go.mod "$@"; }
 
-for config in internal/httpapi/api/oapi-codegen.yaml clients/go/oapi-codegen.yaml; do
+for config in internal/httpapi/api/oapi-codegen.yaml clients/go/api/oapi-codegen.yaml; do
   tool oapi-codegen -config "$config" openapi.yaml
 done
 tool sqlc generate

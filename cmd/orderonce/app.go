@@ -53,18 +53,15 @@ func openDB(ctx context.Context, c config, role postgres.Role, tells *telemetry.
 	})
 }
 
-func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
-	tells, err := telemetry.New(ctx, c.Telemetry, log)
-	if err != nil {
-		return nil, err
-	}
+func newApp(ctx context.Context, c config, log *slog.Logger, tells *telemetry.Telemetry) (*app, error) {
 	a := &app{config: c, log: log, tells: tells}
+	var err error
 	if a.workers, err = openWorkers(ctx, c, tells); err != nil {
-		a.close(ctx)
+		a.close()
 		return nil, err
 	}
 	if a.db, err = openDB(ctx, c, postgres.Request, tells); err != nil {
-		a.close(ctx)
+		a.close()
 		return nil, err
 	}
 	a.purger = idempotency.NewPurger(a.workers, log)
@@ -91,7 +88,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 		})...)
 	}
 	if err != nil {
-		a.close(ctx)
+		a.close()
 		return nil, err
 	}
 	return a, nil
@@ -109,11 +106,7 @@ func openWorkers(ctx context.Context, c config, tells *telemetry.Telemetry) (*po
 	return openDB(ctx, c, postgres.Worker, tells)
 }
 
-func (a *app) close(ctx context.Context) {
-	// While the pools can still be asked how they are.
-	if err := a.tells.Close(ctx); err != nil {
-		a.log.WarnContext(ctx, "the last of the telemetry was lost", "error", err)
-	}
+func (a *app) close() {
 	for _, db := range []*postgres.DB{a.db, a.workers} {
 		if db != nil {
 			db.Close()
@@ -133,7 +126,8 @@ func checkSchema(ctx context.Context, c config) error {
 
 // ready is what --ready-file holds.
 type ready struct {
-	BaseURL     string            `json:"base_url"`
+	BaseURL     string            `json:"base_url,omitempty"`
+	SandboxURL  string            `json:"sandbox_url,omitempty"`  // of the sandbox, and of dev's
 	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
 	MetricsURL  string            `json:"metrics_url,omitempty"`  // for Prometheus, where it was asked for
 	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, likewise
@@ -144,7 +138,7 @@ type ready struct {
 // run answers requests until ctx ends or failed does, and then stops in order: readiness turns false, new traffic
 // gets time to go elsewhere, the requests under way end, the pool closes.
 func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(r ready) error) (err error) {
-	defer a.close(ctx)
+	defer a.close()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -153,7 +147,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 		return err
 	}
 	defer func() { err = errors.Join(err, debugging.close()) }()
-	scraped, err := listenAside(ctx, "metrics-listen", a.config.MetricsListen, a.scrapes())
+	scraped, err := listenAside(ctx, "metrics-listen", a.config.MetricsListen, scrapes(a.tells))
 	if err != nil {
 		return err
 	}
@@ -161,7 +155,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { a.purger.Run(purging) })
-	background.Go(func() { a.measure(purging) })
+	background.Go(func() { measure(purging, a.log, a.tells, a.purger.Measure) })
 	// Requests that come while the server drains need the issuer's keys too, and are uses of their own.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.issuer != nil {

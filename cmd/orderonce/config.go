@@ -57,6 +57,21 @@ var settings = []setting{
 	{"oidc-tenant-claim", "tenant", "a token's claim that holds the name of the tenant"},
 	{"oidc-scope-claim", "scope", "a token's claim that holds the scopes: a string with blanks between them, or an array"},
 	{"oidc-leeway", "30s", "difference to the issuer's clock that a token's times are forgiven"},
+	{"payment-url", "", "payment service that each order waits for; none where empty"},
+	{"payment-capability", "idempotent:24h", "what it can do about a call whose outcome nobody heard: idempotent:RETENTION, queryable, both, or none"},
+	{"payment-authorization", "", "the Authorization header that it wants"},
+	{"inventory-url", "", "inventory service that each order waits for; none where empty"},
+	{"inventory-capability", "idempotent:24h", "like payment-capability"},
+	{"inventory-authorization", "", "the Authorization header that it wants"},
+	{"notification-url", "", "notification service that hears what became of an order; none where empty"},
+	{"notification-capability", "idempotent:24h", "like payment-capability"},
+	{"notification-authorization", "", "the Authorization header that it wants"},
+	{"destination-timeout", "10s", "one call to a destination"},
+	{"effect-lease", "1m", "time after which another worker looks into a call that nobody has finished"},
+	{"effect-attempts", "12", "times that a call is taken up before it needs a person"},
+	{"effect-concurrency", "8", "calls to one destination under way at once, in one worker"},
+	{"event-retention", "168h", "how long events are kept after they were dispatched"},
+	{"effect-retention", "2160h", "how long effects are kept after their end, but for those that an order waited for"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
 	{"metrics-listen", "", "address for Prometheus to scrape, a listener of its own that asks for no credential; empty for none"},
@@ -64,6 +79,11 @@ var settings = []setting{
 	{"trace-sampling", "0.01", "share of the traces that are kept, 0 to 1; those of conflicts, time-outs and failures always are"},
 	{"telemetry-key-secret", "", "secret of the hashes that stand for idempotency keys in telemetry; a random one at each start where empty"},
 	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
+}
+
+// secret says whether its value is shown to nobody.
+func (s setting) secret() bool {
+	return strings.HasSuffix(s.name, "-authorization") || s.name == "telemetry-key-secret"
 }
 
 // config is the settings, checked.
@@ -82,6 +102,7 @@ type config struct {
 	DebugListen, MetricsListen                   string
 	OIDC                                         oidc.Config // Issuer is empty where none is trusted
 	Telemetry                                    telemetry.Config
+	Effects                                      effectsConfig
 }
 
 // addSettings gives a command the flags of these settings, of all where none is named.
@@ -192,6 +213,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	fail("debug-listen", debugAddress(c.DebugListen))
 	c.Telemetry = telemetryConfig(k, fail)
 	c.OIDC = oidcConfig(k, duration("oidc-leeway"), fail)
+	c.Effects = effectsConfigOf(k, duration, number, fail)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout", c.Acquire},
@@ -204,6 +226,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	wrong = append(wrong, nested([]bound{
 		{"acquire-timeout and statement-timeout together", c.Acquire + c.Statement}, {"unit-deadline", c.Unit},
 	})...)
+	wrong = append(wrong, c.Effects.bounds()...)
 	return c, errors.Join(wrong...)
 }
 
@@ -240,7 +263,7 @@ func configCommand() *cobra.Command {
 				switch {
 				case s.name == "database-url":
 					value = redacted(value)
-				case s.name == "telemetry-key-secret" && value != "":
+				case s.secret() && value != "":
 					value = "(set)"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "# %s\n%s: %q\n", s.help, s.name, value)

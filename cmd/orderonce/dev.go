@@ -16,6 +16,7 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/postgres"
 	"orderonce/internal/postgres/localpg"
+	"orderonce/internal/telemetry"
 	"orderonce/internal/telemetry/tracepage"
 )
 
@@ -26,7 +27,8 @@ func devCommand() *cobra.Command {
 		Short: "Run everything in one process, on an own PostgreSQL",
 		Long: `Dev starts a PostgreSQL of its own (or takes --database-url), migrates it, makes two demo tenants (acme and
 globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), an operators' tenant with a
-key for /ops, and prints a curl to paste.
+key for /ops, and prints a curl to paste. The services that orders need (payment, inventory, notification) are played
+in the same process (see orderonce sandbox), unless their URL is set, and so is the worker's part.
 
 Its data stay in --data over restarts and kill -9. With --drop-responses 30% that share of the answers to changing
 requests is cut after the commit, as a bad network would: the retry gets the first answer.`,
@@ -51,7 +53,7 @@ requests is cut after the commit, as a bad network would: the retry gets the fir
 		flag.DefValue = value
 		_ = flag.Value.Set(value) // any string will do
 	}
-	cmd.Flags().StringVar(&data, "data", "", "directory of the own PostgreSQL (default: below the user's cache directory)")
+	cmd.Flags().StringVar(&data, "data", "", "directory of the own PostgreSQL and of the played services (default: below the user's cache directory)")
 	cmd.Flags().StringVar(&drop, "drop-responses", "0%", "share of the changing requests whose answer is cut")
 	return cmd
 }
@@ -74,18 +76,37 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	}
 	traces := tracepage.NewStore()
 	c.Telemetry.Spans = traces.Add
-	a, err := newApp(ctx, c, log)
+	tells, err := telemetry.New(ctx, c.Telemetry, log)
+	if err != nil {
+		return err
+	}
+	defer closeTelemetry(ctx, tells, log)
+	play, err := playServices(ctx, c, data, failed != nil, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, play.close(ctx)) }()
+	a, err := newApp(ctx, c, log, tells)
 	if err != nil {
 		return err
 	}
 	keys, err := seed(ctx, a.workers)
 	if err != nil {
-		a.close(ctx)
+		a.close()
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
+	c.Effects = c.Effects.played(play.url)
+	beside, err := newBackground(ctx, c, log, tells)
+	if err != nil {
+		a.close()
+		return err
+	}
+	defer beside.close()
+	beside.dispatcher.Watch(a.db)
+	defer beside.start(ctx)()
 	return a.run(ctx, withTraces(dropResponses(a.server, drop), traces), failed, func(r ready) error {
-		printWelcome(cmd.OutOrStdout(), r.BaseURL, c.DatabaseURL, keys, drop)
-		r.DatabaseURL, r.PIDs, r.Keys = c.DatabaseURL, pids, keys
+		r.SandboxURL, r.DatabaseURL, r.PIDs, r.Keys = play.url, c.DatabaseURL, pids, keys
+		printWelcome(cmd.OutOrStdout(), r, drop)
 		return writeReady(c.ReadyFile, r)
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // printWelcome prints what a newcomer pastes first: one order, sent twice.
-func printWelcome(out io.Writer, baseURL, databaseURL string, keys map[string]string, drop float64) {
+func printWelcome(out io.Writer, r ready, drop float64) {
 	key := uuid.Must(uuid.NewV7())
 	fmt.Fprintf(out, `
 OrderOnce is ready on %[1]s
@@ -32,11 +32,13 @@ EXPIRED10: a rejection, stored and replayed like a success.
 
   contract  %[1]s/openapi.yaml
   traces    %[1]s/debug/traces
+  reference %[1]s/docs
   acme      %[2]s
   globex    %[4]s
   ops       %[6]s
   database  %[5]s
-`, baseURL, keys["acme"], key, keys["globex"], databaseURL, keys["ops"])
+  sandbox   %[7]s
+`, r.BaseURL, r.Keys["acme"], key, r.Keys["globex"], r.DatabaseURL, r.Keys["ops"], r.SandboxURL)
 	if drop > 0 {
 		fmt.Fprintf(out, "\n%s of the changing requests are done and then lose their answer.\n", share(drop))
 	}

@@ -1,5 +1,5 @@
-// Command orderonce is the whole product in one binary: server, migrations, keys, and a development mode that brings
-// its own PostgreSQL. It is the only place that reads the environment, opens pools and listens.
+// Command orderonce is the whole product in one binary: server, worker, migrations, keys, and a development mode that
+// brings its own PostgreSQL. It is the only place that reads the environment, opens pools and listens.
 package main
 
 import (
@@ -40,7 +40,7 @@ Every setting is a flag, an environment variable (--max-body is ORDERONCE_MAX_BO
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(devCommand(), serveCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
+	cmd.AddCommand(devCommand(), serveCommand(), workerCommand(), sandboxCommand(), migrateCommand(), tenantsCommand(), principalsCommand(), keysCommand(),
 		idempotencyCommand(), configCommand(), benchCommand(), versionCommand())
 	return cmd
 }

@@ -2,20 +2,30 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"orderonce/internal/httpapi"
+	"orderonce/internal/telemetry"
 )
+
+// closeTelemetry sends what is left, when there is nothing more to tell.
+func closeTelemetry(ctx context.Context, tells *telemetry.Telemetry, log *slog.Logger) {
+	if err := tells.Close(ctx); err != nil {
+		log.WarnContext(ctx, "the last of the telemetry was lost", "error", err)
+	}
+}
 
 // metricsPath is where Prometheus looks unless it is told otherwise.
 const metricsPath = "/metrics"
 
 // scrapes answers Prometheus and nobody else.
-func (a *app) scrapes() http.Handler {
+func scrapes(tells *telemetry.Telemetry) http.Handler {
 	routes := http.NewServeMux()
-	if handler := a.tells.Handler(); handler != nil {
+	if handler := tells.Handler(); handler != nil {
 		routes.Handle("GET "+metricsPath, handler)
 	}
 	return routes
@@ -36,8 +46,8 @@ const measureEvery = 10 * time.Second
 
 // measure reads ages and counts from the database until ctx ends. Each look is bounded: the left edge of an index, or a
 // count up to a limit.
-func (a *app) measure(ctx context.Context) {
-	if !a.tells.On() {
+func measure(ctx context.Context, log *slog.Logger, tells *telemetry.Telemetry, looks ...func(context.Context) error) {
+	if !tells.On() {
 		return
 	}
 	for timer := time.NewTimer(0); ; timer.Reset(measureEvery/2 + rand.N(measureEvery)) { //nolint:gosec // chance, no secret
@@ -47,10 +57,14 @@ func (a *app) measure(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		if err := a.purger.Measure(ctx); err != nil {
-			a.log.DebugContext(ctx, "the database's figures could not be read", "error", err)
+		var failed []error
+		for _, look := range looks {
+			failed = append(failed, look(ctx))
+		}
+		if err := errors.Join(failed...); err != nil {
+			log.DebugContext(ctx, "the database's figures could not be read", "error", err)
 			continue
 		}
-		a.tells.Looked(ctx)
+		tells.Looked(ctx)
 	}
 }

@@ -30,6 +30,26 @@ type Destination struct {
 	Send func(ctx context.Context, e Effect) Result
 	// Query asks a Queryable destination what became of the effect's key. Done, Refused and Absent are certain.
 	Query func(ctx context.Context, e Effect) Result
+	// List tells what a destination has executed or refused since a time of its own clock, page by page, for the check
+	// against what was asked of it. Nil where it cannot.
+	List func(ctx context.Context, since time.Time, page string) (Listing, error)
+}
+
+// Listed is an operation as a destination tells it. What the destination was not told, or does not tell, is empty.
+type Listed struct {
+	Tenant, Order uuid.UUID
+	Operation     string
+	Key           string // any text: it may be one that nobody here has made
+	Executed      bool   // or refused
+	Executions    int    // how often, where it counts; 1 where it does not
+	Reference     string
+	At            time.Time // by the destination's clock
+}
+
+// Listing is a page of operations, the oldest change first.
+type Listing struct {
+	Operations []Listed
+	Next       string // asks for the page behind it; empty where there is none
 }
 
 // Capability is what a destination can do about a call whose outcome nobody heard.

@@ -36,6 +36,8 @@ const (
 	OrderNotCancellable
 	NameTaken
 	NotActive
+	LimitReached
+	EffectNotMovable
 	CouponUnknown
 	CouponNotApplicable
 	CouponExpired
@@ -70,6 +72,8 @@ var names = [kinds]string{
 	OrderNotCancellable:    "order_not_cancellable",
 	NameTaken:              "name_taken",
 	NotActive:              "not_active",
+	LimitReached:           "limit_reached",
+	EffectNotMovable:       "effect_not_movable",
 	CouponUnknown:          "coupon_unknown",
 	CouponNotApplicable:    "coupon_not_applicable",
 	CouponExpired:          "coupon_expired",
@@ -102,8 +106,8 @@ func (k Kind) String() string {
 // transaction that decided it, and replayed like a success. Every other kind stores nothing.
 func (k Kind) Rejection() bool {
 	switch k {
-	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, CouponUnknown,
-		CouponNotApplicable, CouponExpired, CouponExhausted:
+	case CheckoutAlreadyOrdered, ClientOrderExists, OrderNotCancellable, NameTaken, NotActive, LimitReached,
+		EffectNotMovable, CouponUnknown, CouponNotApplicable, CouponExpired, CouponExhausted:
 		return true
 	case Internal, InvalidRequest, IdempotencyKeyMissing, IdempotencyKeyInvalid, Unauthenticated, Forbidden,
 		ReplayForbidden, NotFound, MethodNotAllowed, RequestTimeout, KeyReused, InProgress, CheckoutInProgress, BodyTooLarge,

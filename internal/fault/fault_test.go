@@ -47,9 +47,9 @@ func TestNamesAreStable(t *testing.T) {
 	slices.Sort(names)
 	for _, name := range []string{
 		"body_too_large", "busy", "checkout_already_ordered", "checkout_in_progress", "client_order_exists", "coupon_exhausted", "coupon_expired",
-		"coupon_not_applicable", "coupon_unknown", "forbidden", "idempotency_in_progress", "idempotency_key_invalid",
+		"coupon_not_applicable", "coupon_unknown", "effect_not_movable", "forbidden", "idempotency_in_progress", "idempotency_key_invalid",
 		"idempotency_key_missing", "idempotency_key_reused", "idempotency_record_incomplete", "internal",
-		"invalid_request", "method_not_allowed", "name_taken", "not_active", "not_found", "outcome_unknown", "rate_limited", "request_timeout", "unauthenticated",
+		"invalid_request", "limit_reached", "method_not_allowed", "name_taken", "not_active", "not_found", "outcome_unknown", "rate_limited", "request_timeout", "unauthenticated",
 		"unavailable", "unsupported_media_type", "validation_failed",
 	} {
 		if _, there := slices.BinarySearch(names, name); !there {
@@ -64,7 +64,8 @@ func TestRejectionsAreTheFinalBusinessNos(t *testing.T) {
 	t.Parallel()
 	want := []fault.Kind{
 		fault.CheckoutAlreadyOrdered, fault.ClientOrderExists, fault.OrderNotCancellable, fault.NameTaken, fault.NotActive,
-		fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired, fault.CouponExhausted,
+		fault.LimitReached, fault.EffectNotMovable, fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired,
+		fault.CouponExhausted,
 	}
 	for kind := range fault.Kind(255) {
 		if kind.Rejection() != slices.Contains(want, kind) {

@@ -15,3 +15,17 @@ const (
 	AfterCommit    Point = "after_commit"    // COMMIT has been answered
 	BeforeResponse Point = "before_response" // the outcome is known; no byte of the answer has been written
 )
+
+// The places of a batch of events.
+const (
+	BeforeDispatched Point = "before_dispatched" // what comes of the events has been written; COMMIT has not been sent
+	AfterDispatched  Point = "after_dispatched"  // COMMIT has been answered
+)
+
+// The places of an effect that a worker has taken.
+const (
+	BeforeSend   Point = "before_send"   // that it may have been sent is committed; no byte of it has left
+	AfterAnswer  Point = "after_answer"  // the destination has answered, or will not; nothing of that has been written
+	BeforeFinish Point = "before_finish" // the outcome and what follows from it have been written; COMMIT has not been sent
+	AfterFinish  Point = "after_finish"  // COMMIT has been answered
+)

@@ -98,7 +98,7 @@ func parse(text string) (map[Point]*place, error) {
 		}
 		at := Point(name)
 		switch at {
-		case BeforeClaim, AfterClaim, AfterCommit, BeforeResponse:
+		case BeforeClaim, AfterClaim, AfterCommit, BeforeResponse, BeforeDispatched, AfterDispatched, BeforeSend, AfterAnswer, BeforeFinish, AfterFinish:
 		default:
 			return nil, errors.New(one + ": there is no such point")
 		}

@@ -18,6 +18,7 @@ import (
 	"orderonce"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/api"
+	"orderonce/internal/httpapi/internal/reference"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -110,7 +111,7 @@ func TestProblemPagesAreTheContractsWords(t *testing.T) {
 	for _, kind := range fault.Kinds() {
 		a := w.get("/problems/" + kind.String())
 		meaning := w.server.spec.problemSchema(kind).Description
-		if a.status != http.StatusOK || meaning == "" || !strings.Contains(string(a.body), string(marked(meaning))) {
+		if a.status != http.StatusOK || meaning == "" || !strings.Contains(string(a.body), string(reference.Prose(meaning))) {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"strings"
 )
 
-// contentPolicy lets a browser that shows one of our answers load and run nothing, whatever got into its body. The
-// problem page's own style is named by its hash.
-var contentPolicy = "default-src 'none'; style-src '" + hashOf(styleOf(problemSource)) +
+// contentPolicy lets a browser that shows one of our answers load and run nothing, whatever got into its body. The pages
+// for people have one style, which is named by its hash.
+var contentPolicy = "default-src 'none'; style-src '" + hashOf(pageStyle) +
 	"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // protect gives every answer the headers that keep a browser, and what stands between it and us, from making more of
@@ -26,13 +25,6 @@ func protect(header http.Header) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Content-Type-Options", "nosniff")
-}
-
-// styleOf is the text of a page's one style element.
-func styleOf(page string) string {
-	_, rest, _ := strings.Cut(page, "<style>")
-	style, _, _ := strings.Cut(rest, "</style>")
-	return style
 }
 
 // hashOf is a source of a Content-Security-Policy, without its quotes.

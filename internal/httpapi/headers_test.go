@@ -41,7 +41,7 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 			t.Errorf("%s: %d, %s, %v; want %d, %s", what, a.status, a.header.Get("Cache-Control"), err, status, cache)
 		}
 	}
-	documents := map[string]string{"getSpecification": documentCache, "getProblemType": documentCache}
+	documents := map[string]string{"getSpecification": documentCache, "getProblemType": documentCache, "getReference": documentCache}
 	for o, address := range w.addresses() {
 		cache := cmp.Or(documents[o.id], "no-store")
 		a := w.ask(o, address)
@@ -66,18 +66,22 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 	check("a process under load", w.get("/orders"), 503, "no-store")
 }
 
-// The page for people is shown as it is meant: its style is the one that the policy names.
-func TestProblemPageKeepsItsStyle(t *testing.T) {
+// The pages for people are shown as they are meant: their style is the one that the policy names, and they have nothing
+// that it refuses.
+func TestPagesKeepTheirStyle(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	a := w.get("/problems/busy")
-	style := styleOf(string(a.body))
-	if strings.TrimSpace(style) == "" || !strings.Contains(a.header.Get("Content-Security-Policy"), "style-src '"+hashOf(style)+"'") {
-		t.Errorf("the policy %s does not let the style be used: %q", a.header.Get("Content-Security-Policy"), style)
-	}
-	for _, source := range []string{"style=", "<script", "<img", "<link", "src=", "url(", "@import"} {
-		if strings.Contains(string(a.body), source) {
-			t.Errorf("the page has %s, which the policy refuses", source)
+	for _, path := range []string{"/problems/busy", "/docs"} {
+		a := w.get(path)
+		_, rest, _ := strings.Cut(string(a.body), "<style>")
+		style, rest, _ := strings.Cut(rest, "</style>")
+		if strings.TrimSpace(style) == "" || !strings.Contains(a.header.Get("Content-Security-Policy"), "style-src '"+hashOf(style)+"'") {
+			t.Errorf("%s: the policy %s does not let the style be used: %q", path, a.header.Get("Content-Security-Policy"), style)
+		}
+		for _, source := range []string{"<style", "style=", "<script", "<img", "<link", "<iframe", "src=", "url(", "@import", "<form", "onclick"} {
+			if strings.Contains(rest, source) || strings.Contains(style, source) {
+				t.Errorf("%s has %s, which the policy refuses", path, source)
+			}
 		}
 	}
 }

@@ -47,6 +47,8 @@ var problemTypes = map[fault.Kind]problemType{
 	fault.OrderNotCancellable:    {409, "The order cannot be cancelled any more", false, newKey},
 	fault.NameTaken:              {409, "The name is taken", false, newKey},
 	fault.NotActive:              {409, "What the request needs is not active", false, newKey},
+	fault.LimitReached:           {409, "There may be no more of these", false, newKey},
+	fault.EffectNotMovable:       {409, "The effect cannot be moved in this way", false, newKey},
 	fault.BodyTooLarge:           {413, "The body is too large", false, keepKey},
 	fault.UnsupportedMediaType:   {415, "The body's media type is not supported", false, keepKey},
 	fault.ValidationFailed:       {422, "The request breaks a rule of the contract", false, keepKey},

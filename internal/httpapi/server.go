@@ -6,16 +6,19 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"orderonce"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/api"
+	"orderonce/internal/httpapi/internal/reference"
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
@@ -71,6 +74,7 @@ type Server struct {
 
 	allowance *allowance
 	origins   map[string]bool
+	reference func() ([]byte, error) // the contract as a page, made when it is first asked for
 }
 
 var _ api.StrictServerInterface = (*Server)(nil)
@@ -85,6 +89,9 @@ func New(ctx context.Context, config Config, modules Modules, log *slog.Logger) 
 		config: config, spec: spec, modules: modules, log: log, routes: http.NewServeMux(),
 		allowance: newAllowance(config.TenantRate, config.TenantBurst), origins: map[string]bool{},
 	}
+	s.reference = sync.OnceValues(func() ([]byte, error) {
+		return reference.Page(spec.doc, orderonce.OpenAPI, template.CSS(pageStyle)) //nolint:gosec // our own
+	})
 	for _, origin := range config.Origins {
 		s.origins[origin] = true
 	}

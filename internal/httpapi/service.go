@@ -5,13 +5,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"html"
 	"html/template"
-	"strings"
 
 	"orderonce"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/api"
+	"orderonce/internal/httpapi/internal/reference"
 )
 
 // GetLiveness says that the process answers.
@@ -41,13 +40,21 @@ func (s *Server) GetSpecification(context.Context, api.GetSpecificationRequestOb
 	}, nil
 }
 
-// marked is a description of the contract as HTML: what stands in backticks is code.
-func marked(description string) template.HTML {
-	parts := strings.Split(html.EscapeString(description), "`")
-	for i := 1; i < len(parts); i += 2 {
-		parts[i] = "<code>" + parts[i] + "</code>"
+// pageStyle is the style of the pages for people, byte for byte as it stands in them.
+//
+//go:embed page.css
+var pageStyle string
+
+// GetReference shows the contract to people.
+func (s *Server) GetReference(context.Context, api.GetReferenceRequestObject) (api.GetReferenceResponseObject, error) {
+	page, err := s.reference()
+	if err != nil {
+		return nil, err
 	}
-	return template.HTML(strings.Join(parts, "")) //nolint:gosec // escaped above
+	return api.GetReference200TexthtmlResponse{
+		Headers: api.GetReference200ResponseHeaders{CacheControl: documentCache},
+		Body:    bytes.NewReader(page), ContentLength: int64(len(page)),
+	}, nil
 }
 
 //go:embed problem.html
@@ -65,7 +72,8 @@ func (s *Server) GetProblemType(_ context.Context, request api.GetProblemTypeReq
 		var page bytes.Buffer
 		err := problemPage.Execute(&page, map[string]any{
 			"Code": kind.String(), "Status": t.status, "Title": t.title, "Retryable": t.retryable,
-			"KeyAction": t.keyAction, "Meaning": marked(s.spec.problemSchema(kind).Description),
+			"KeyAction": t.keyAction, "Meaning": reference.Prose(s.spec.problemSchema(kind).Description),
+			"Style": template.CSS(pageStyle), //nolint:gosec // our own
 		})
 		if err != nil {
 			return nil, fmt.Errorf("render a problem page: %w", err)

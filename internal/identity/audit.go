@@ -43,6 +43,16 @@ func (c Change) begin(ctx context.Context, tx *postgres.Tx) (postgres.DBTX, erro
 	return tx.DB(ctx)
 }
 
+// Audit writes, in the unit of the change, that another module's thing was changed. The subject's type is what stands
+// before the action's dot. A reason that cannot be kept is fault.ValidationFailed.
+func (c Change) Audit(ctx context.Context, tx *postgres.Tx, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
+	db, err := c.begin(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return c.record(ctx, db, tenant, action, subject, details)
+}
+
 // record writes that it happened. The subject's type is what stands before the action's dot.
 func (c Change) record(ctx context.Context, db postgres.DBTX, tenant uuid.UUID, action string, subject uuid.UUID, details map[string]any) error {
 	id, err := uuid.NewV7()

@@ -2,13 +2,11 @@ package orders
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
 	"orderonce/internal/fault"
 	"orderonce/internal/orders/internal/ordersdb"
-	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
 )
 
@@ -26,18 +24,5 @@ func Cancel(ctx context.Context, tx *postgres.Tx, tenant, id uuid.UUID) (Order, 
 	if order.Status != Pending && order.Status != Confirmed {
 		return Order{}, fault.New(fault.OrderNotCancellable, "The order is "+string(order.Status)+".")
 	}
-	order.Status = Cancelled
-	order.Version++
-	tx.Stage(orderKind, statusChange{TenantID: tenant, ID: id, Status: string(order.Status), Version: order.Version})
-	return order, outbox.Add(ctx, tx, outbox.Event{
-		Tenant: tenant, AggregateType: "order", AggregateID: id, Version: order.Version,
-		Type: "orderonce.order.cancelled.v1", Payload: order, OccurredAt: time.Now().UTC().Truncate(time.Microsecond),
-	})
-}
-
-// statusChange is the row of an order that this unit holds.
-type statusChange ordersdb.ChangeOrderStatusParams
-
-func (c statusChange) Write(ctx context.Context, db postgres.DBTX) error {
-	return queries.ChangeOrderStatus(ctx, db, ordersdb.ChangeOrderStatusParams(c))
+	return order.become(ctx, tx, Cancelled)
 }

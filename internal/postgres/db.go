@@ -48,11 +48,12 @@ type Config struct {
 
 // DB is a bounded pool of connections to one database. Safe for concurrent use.
 type DB struct {
-	pool    *pgxpool.Pool
-	config  Config
-	gate    gate
-	commits queue[*sharer]
-	reads   queue[*reading]
+	pool     *pgxpool.Pool
+	config   Config
+	gate     gate
+	commits  queue[*sharer]
+	reads    queue[*reading]
+	watchers watchers
 
 	stopMeasuring func() error
 }

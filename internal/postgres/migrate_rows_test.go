@@ -59,6 +59,19 @@ var goodRows = []struct {
 		"order_id": someID, "version": "1", "idempotency_key": someID, "request": `'\x7b7d'`,
 		"request_hash": "decode(repeat('00', 32), 'hex')", "required": "true", "state": "'pending'", "created_at": "now()",
 	}},
+	{"reconciliation_findings", row{
+		"tenant_id": someTenant, "id": someID, "destination": "'payment'", "kind": "'success_denied'", "idempotency_key": "'key'",
+		"order_id": someID, "operation": "'authorize'", "details": "'{}'", "found_at": "now()",
+	}},
+	{"reconciliation_looks", row{
+		"destination": "'payment'", "listed_until": "now()", "ended_until": "now()", "next_at": "now()",
+	}},
+	{"webhook_subscriptions", row{
+		"tenant_id": someTenant, "id": someID, "name": "'erp'", "url": "'https://erp.example/'", "event_types": "'{}'", "created_at": "now()",
+	}},
+	{"webhook_secrets", row{ //nolint:gosec // a secret of nothing
+		"tenant_id": someTenant, "id": someID, "subscription_id": someID, "secret": "decode(repeat('00', 32), 'hex')", "created_at": "now()",
+	}},
 	{"idempotency_requests", row{
 		"tenant_id": someTenant, "principal_id": somePrincipal, "operation": "'createOrder'",
 		"idempotency_key": "'0123456789abcdef'", "fingerprint": "decode(repeat('00', 32), 'hex')", "fingerprint_version": "1",
@@ -135,6 +148,9 @@ var badRows = map[string][]row{
 	"audit_log_reason_length": {{"reason": "''"}, {"reason": "'no'"}, {"reason": "repeat('r', 501)"}},
 	"api_keys_hash_length":    {{"secret_hash": `'\x'`}, {"secret_hash": "decode(repeat('00', 31), 'hex')"}, {"secret_hash": "decode(repeat('00', 33), 'hex')"}}, //nolint:gosec // hashes of nothing
 
+	"reconciliation_findings_kind":       {{"kind": "''"}, {"kind": "'odd'"}},
+	"reconciliation_findings_key_length": {{"idempotency_key": "repeat('k', 256)"}},
+
 	"coupons_kind":          {{"kind": "'half'", "percent": "NULL", "amount_minor": "1", "currency": "'EUR'"}},
 	"coupons_percent_range": {{"percent": "0"}, {"percent": "101"}, {"percent": "-1"}},
 	"coupons_amount_positive": {
@@ -159,6 +175,13 @@ var badRows = map[string][]row{
 		{"total_minor": "1"},
 		{"subtotal_minor": "-1", "discount_minor": "0", "total_minor": "-1"},
 	},
+
+	"webhook_subscriptions_name_form": {
+		{"name": "''"}, {"name": "'Erp'"}, {"name": "'-erp'"}, {"name": "'a b'"}, {"name": "repeat('a', 64)"},
+	},
+	"webhook_subscriptions_url_length": {{"url": "''"}, {"url": "repeat('u', 2049)"}},
+	"webhook_subscriptions_disabled":   {{"active": "false"}, {"disabled_reason": "'gone'"}},
+	"webhook_secrets_length":           {{"secret": `'\x'`}, {"secret": "decode(repeat('00', 23), 'hex')"}, {"secret": "decode(repeat('00', 65), 'hex')"}}, //nolint:gosec // secrets of nothing
 
 	"idempotency_requests_result_whole": {
 		{"response_status": "NULL"},

@@ -185,6 +185,15 @@ func (db *DB) finishShared(
 		return errAborted
 	}
 	faultpoint.Hit(faultpoint.AfterCommit)
+	db.watchers.tell(func(kind *Kind) bool {
+		// From behind: those who are told of anything are told of events, which are sent last.
+		for _, e := range slices.Backward(entries) {
+			if e.Kind == kind && refused[e.members[0]] == nil {
+				return true
+			}
+		}
+		return false
+	})
 	return nil
 }
 

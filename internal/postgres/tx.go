@@ -43,7 +43,8 @@ type Tx struct {
 	unit    Unit
 	session *session // the transaction's connection, once it is open
 	rows    []Staged
-	undo    bool // the work's own writes are to be undone before anything else is sent
+	wrote   []*Kind // kinds of rows that the work wrote by itself
+	undo    bool    // the work's own writes are to be undone before anything else is sent
 	ended   bool
 }
 
@@ -97,6 +98,9 @@ func (tx *Tx) Offer(ctx context.Context, kind *Kind, row Row) (kept bool, err er
 	if errors.As(err, &refused) {
 		return false, nil
 	}
+	if err == nil {
+		tx.Wrote(kind)
+	}
 	return err == nil, err
 }
 
@@ -115,7 +119,7 @@ func (tx *Tx) Opened() bool { return tx.session != nil }
 // Undo takes back all that the work wrote and staged, and keeps the First rows: a rejection must not commit a side
 // write that came before it.
 func (tx *Tx) Undo() {
-	tx.rows = nil
+	tx.rows, tx.wrote = nil, nil
 	tx.undo = tx.session != nil
 }
 
@@ -223,6 +227,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 		return errAborted
 	}
 	faultpoint.Hit(faultpoint.AfterCommit)
+	tx.db.watchers.tell(tx.written)
 	return nil
 }
 

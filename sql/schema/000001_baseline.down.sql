@@ -1,4 +1,5 @@
-DROP TABLE idempotency_requests, effects, outbox_events, orders, coupons, audit_log, api_keys, principals, tenants;
+DROP TABLE reconciliation_looks, reconciliation_findings, idempotency_requests, webhook_secrets, webhook_subscriptions, effects, outbox_events, orders,
+    coupons, audit_log, api_keys, principals, tenants;
 DROP TYPE effect_state, order_status;
 
 -- The roles stay: they are of the whole server, and another database may need them.

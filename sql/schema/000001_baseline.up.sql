@@ -186,8 +186,75 @@ CREATE TABLE effects (
 
 -- What is blocked or has ended is not in it, so that a claim costs the same however much of that there is.
 CREATE INDEX effects_due ON effects (destination, tenant_id, due_at) WHERE due_at IS NOT NULL;
+-- Leads the pruning to what ended longest ago.
+CREATE INDEX effects_ended ON effects (ended_at) WHERE ended_at IS NOT NULL AND NOT required;
+-- Leads from an effect to its successor, and from a new one to its predecessor, past all that have ended.
+CREATE INDEX effects_open ON effects (tenant_id, order_id, destination, lane, version, id) WHERE ended_at IS NULL;
 -- What people and alarms look at.
 CREATE INDEX effects_in_doubt ON effects (state, id) WHERE state IN ('unknown', 'needs_human');
+
+-- Leads the check against what the destinations say to what has lately succeeded.
+CREATE INDEX effects_succeeded ON effects (destination, ended_at) WHERE state = 'succeeded';
+
+-- Where the effects and what a destination says it did disagree. For people: nothing here repairs by itself.
+CREATE TABLE reconciliation_findings (
+    tenant_id       uuid NOT NULL, -- the nil UUID where the destination does not say whose it is
+    id              uuid NOT NULL,
+    destination     text NOT NULL,
+    kind            text NOT NULL CONSTRAINT reconciliation_findings_kind CHECK (kind IN
+                        ('executed_twice', 'executed_without_effect', 'executed_but_failed', 'success_denied')),
+    idempotency_key text NOT NULL CONSTRAINT reconciliation_findings_key_length CHECK (char_length(idempotency_key) <= 255),
+    order_id        uuid NOT NULL, -- the nil UUID, likewise
+    operation       text NOT NULL,
+    details         jsonb NOT NULL,
+    found_at        timestamptz NOT NULL,
+    cleared_at      timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, destination, idempotency_key, kind)
+);
+-- What alarms count, and people look at.
+CREATE INDEX reconciliation_findings_open ON reconciliation_findings (destination, id) WHERE cleared_at IS NULL;
+
+-- How far each destination has been compared. Whoever moves next_at on has the next look to itself.
+CREATE TABLE reconciliation_looks (
+    destination  text PRIMARY KEY,
+    listed_until timestamptz NOT NULL, -- by the destination's clock
+    ended_until  timestamptz NOT NULL, -- by ours
+    next_at      timestamptz NOT NULL
+);
+
+-- Where a tenant wants its events sent. The URL is the tenant's word: what it leads to is judged at each connection.
+CREATE TABLE webhook_subscriptions (
+    tenant_id       uuid NOT NULL,
+    id              uuid NOT NULL,
+    -- What makes subscribing idempotent: a retry finds the name taken.
+    name            text NOT NULL CONSTRAINT webhook_subscriptions_name_form CHECK (name ~ '^[a-z0-9][a-z0-9.-]{0,62}$'),
+    url             text NOT NULL CONSTRAINT webhook_subscriptions_url_length CHECK (length(url) BETWEEN 1 AND 2048),
+    event_types     text[] NOT NULL, -- none of them: all
+    active          boolean NOT NULL DEFAULT true,
+    disabled_reason text,
+    -- Since when no delivery has reached the receiver; NULL while they do.
+    failing_since   timestamptz,
+    created_at      timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name),
+    CONSTRAINT webhook_subscriptions_disabled CHECK (active = (disabled_reason IS NULL))
+);
+
+-- Deliveries are signed with each that lives, so that a receiver may change from one to the next in its own time. A
+-- signature needs the secret itself: no hash would do, and the requests' role may not read it.
+CREATE TABLE webhook_secrets (
+    tenant_id       uuid NOT NULL,
+    id              uuid NOT NULL,
+    subscription_id uuid NOT NULL,
+    secret          bytea NOT NULL CONSTRAINT webhook_secrets_length CHECK (octet_length(secret) BETWEEN 24 AND 64),
+    created_at      timestamptz NOT NULL,
+    expires_at      timestamptz, -- NULL: the newest one, which has no end
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, subscription_id) REFERENCES webhook_subscriptions (tenant_id, id)
+);
+
+CREATE INDEX webhook_secrets_of_subscription ON webhook_secrets (tenant_id, subscription_id);
 
 -- The primary key is the only arbiter of who may run. The key's column is COLLATE "C": bytes, compared as bytes.
 CREATE TABLE idempotency_requests (
@@ -260,9 +327,16 @@ GRANT UPDATE (redemptions) ON coupons TO orderonce_request;
 GRANT UPDATE (status, version) ON orders TO orderonce_request;
 -- Effects are made, sent and ended in the background alone.
 GRANT SELECT ON effects TO orderonce_request;
+GRANT SELECT, INSERT ON webhook_subscriptions TO orderonce_request;
+GRANT UPDATE (active, disabled_reason, failing_since) ON webhook_subscriptions TO orderonce_request;
+-- A request makes secrets and ends them; it has no need to read one.
+GRANT SELECT (tenant_id, id, subscription_id, created_at, expires_at), INSERT, UPDATE (expires_at), DELETE
+    ON webhook_secrets TO orderonce_request;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    tenants, principals, api_keys, coupons, orders, outbox_events, effects, idempotency_requests TO orderonce_worker;
+    tenants, principals, api_keys, coupons, orders, outbox_events, effects, webhook_subscriptions, webhook_secrets,
+    idempotency_requests TO orderonce_worker;
+GRANT SELECT, INSERT, UPDATE ON reconciliation_findings, reconciliation_looks TO orderonce_worker;
 GRANT SELECT, INSERT ON audit_log TO orderonce_worker; -- what was written there stays
 
 DO $policies$
@@ -270,7 +344,8 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects', 'idempotency_requests'
+        'tenants', 'principals', 'api_keys', 'audit_log', 'coupons', 'orders', 'outbox_events', 'effects',
+        'webhook_subscriptions', 'webhook_secrets', 'idempotency_requests', 'reconciliation_findings'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format(

@@ -60,8 +60,8 @@ func importers() []string {
 	places := []string{
 		"planted/internal/postgres/localpg", "planted/internal/postgres/postgrestest", "planted/internal/httpapi/api",
 		"planted/internal/identity/oidc", "planted/internal/identity/oidc/oidctest",
-		"planted/internal/httpapi/internal/contract",
-		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", ".",
+		"planted/internal/httpapi/internal/contract", "planted/internal/httpapi/internal/reference",
+		"planted/sql/schema", "cmd/orderonce", "test/faults", "clients/go", "clients/vectors", ".",
 	}
 	for name := range floor {
 		places = append(places, "planted/internal/"+name)
@@ -126,6 +126,8 @@ func broken(importer, target string, test bool) []string {
 		breaks("floor-6-cmd", strings.HasPrefix(target, "orderonce/test/"))
 	case under("clients/go"):
 		breaks("clients", !test && local && target != "orderonce/clients/go")
+	case under("clients/vectors"):
+		breaks("vectors", !test && !standard)
 	}
 
 	breaks("contract", target == "orderonce" && !test && !under("internal/httpapi", "cmd", "test", "."))
@@ -138,12 +140,13 @@ func broken(importer, target string, test bool) []string {
 		!under("test", "cmd", "internal/postgres/localpg", "internal/postgres/postgrestest"))
 	breaks("pools", path.Base(target) == "pgxpool" && !test && !under("test", "cmd", "internal/postgres"))
 	breaks("fault-points", target == "orderonce/internal/faultpoint" && !test &&
-		!under("test", "internal/postgres", "internal/httpapi"))
+		!under("test", "internal/postgres", "internal/outbox", "internal/effects", "internal/httpapi"))
 	breaks("telemetry-start", (strings.Contains(target, "otel/sdk") || strings.Contains(target, "otel/exporters")) &&
 		!test && !under("test", "cmd", "internal/telemetry"))
 	breaks("no-http", strings.HasPrefix(target, "net/http") && !test &&
 		under("internal/fault", "internal/postgres", "internal/outbox", "internal/idempotency", "internal/identity",
 			"internal/orders", "internal/httpapi/internal/contract") && !under("internal/identity/oidc"))
+	breaks("floor-5-reference", under("internal/httpapi/internal/reference") && !test && !standard)
 	breaks("floor-5-contract", under("internal/httpapi/internal/contract") && !test && !standard && to != "fault")
 	slices.Sort(rules)
 	return rules
@@ -256,6 +259,7 @@ func TestEveryForbiddenName(t *testing.T) {
 		{"internal/orders", ".go", exit, "exit"},
 		{"internal/orders", ".go", fatal, "exit"},
 		{"internal/orders", "_test.go", exit, ""},
+		{"clients/vectors", ".go", exit, ""},
 		{"cmd/orderonce", ".go", exit, ""},
 		{"internal/orders", ".go", panics, "panic"},
 		{"cmd/orderonce", ".go", panics, "panic"},

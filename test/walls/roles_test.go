@@ -42,7 +42,7 @@ func TestEveryTableOfTenantsHasTheWall(t *testing.T) {
 	}
 	others := w.strings(`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
 		AND relkind NOT IN ('i', 'I') AND NOT relrowsecurity ORDER BY 1`)
-	if diff := cmp.Diff([]string{"schema_migrations"}, others); diff != "" {
+	if diff := cmp.Diff([]string{"reconciliation_looks", "schema_migrations"}, others); diff != "" {
 		t.Errorf("tables, views and the like without row security (-want +got)\n%s", diff)
 	}
 	if around := w.strings("SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace"); len(around) > 0 {
@@ -63,6 +63,10 @@ var grants = map[postgres.Role][]string{
 		"principals SELECT (active,id,tenant_id)",
 		"schema_migrations SELECT",
 		"tenants SELECT (active,operator,tenant_id)",
+		"webhook_secrets DELETE", "webhook_secrets INSERT",
+		"webhook_secrets SELECT (created_at,expires_at,id,subscription_id,tenant_id)", "webhook_secrets UPDATE (expires_at)",
+		"webhook_subscriptions INSERT", "webhook_subscriptions SELECT",
+		"webhook_subscriptions UPDATE (active,disabled_reason,failing_since)",
 	},
 	postgres.Worker: {
 		"api_keys DELETE", "api_keys INSERT", "api_keys SELECT", "api_keys UPDATE",
@@ -73,8 +77,12 @@ var grants = map[postgres.Role][]string{
 		"orders DELETE", "orders INSERT", "orders SELECT", "orders UPDATE",
 		"outbox_events DELETE", "outbox_events INSERT", "outbox_events SELECT", "outbox_events UPDATE",
 		"principals DELETE", "principals INSERT", "principals SELECT", "principals UPDATE",
+		"reconciliation_findings INSERT", "reconciliation_findings SELECT", "reconciliation_findings UPDATE",
+		"reconciliation_looks INSERT", "reconciliation_looks SELECT", "reconciliation_looks UPDATE",
 		"schema_migrations SELECT",
 		"tenants DELETE", "tenants INSERT", "tenants SELECT", "tenants UPDATE",
+		"webhook_secrets DELETE", "webhook_secrets INSERT", "webhook_secrets SELECT", "webhook_secrets UPDATE",
+		"webhook_subscriptions DELETE", "webhook_subscriptions INSERT", "webhook_subscriptions SELECT", "webhook_subscriptions UPDATE",
 	},
 }
 

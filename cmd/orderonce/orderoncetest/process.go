@@ -118,6 +118,7 @@ func Run(tb testing.TB, c Command) (status int, stdout, stderr string) {
 // Ready is what a server's ready-file says.
 type Ready struct {
 	BaseURL     string            `json:"base_url"`
+	SandboxURL  string            `json:"sandbox_url"`
 	DatabaseURL string            `json:"database_url"`
 	MetricsURL  string            `json:"metrics_url"`
 	DebugURL    string            `json:"debug_url"`

@@ -559,6 +559,57 @@ func (e ProblemCouponUnknownStatus) Valid() bool {
 	}
 }
 
+// Defines values for ProblemEffectNotMovableCode.
+const (
+	EffectNotMovable ProblemEffectNotMovableCode = "effect_not_movable"
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableCode enum.
+func (e ProblemEffectNotMovableCode) Valid() bool {
+	switch e {
+	case EffectNotMovable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemEffectNotMovableKeyAction.
+const (
+	ProblemEffectNotMovableKeyActionKeep ProblemEffectNotMovableKeyAction = "keep"
+	ProblemEffectNotMovableKeyActionNew  ProblemEffectNotMovableKeyAction = "new"
+	ProblemEffectNotMovableKeyActionNone ProblemEffectNotMovableKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableKeyAction enum.
+func (e ProblemEffectNotMovableKeyAction) Valid() bool {
+	switch e {
+	case ProblemEffectNotMovableKeyActionKeep:
+		return true
+	case ProblemEffectNotMovableKeyActionNew:
+		return true
+	case ProblemEffectNotMovableKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemEffectNotMovableStatus.
+const (
+	ProblemEffectNotMovableStatusN409 ProblemEffectNotMovableStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemEffectNotMovableStatus enum.
+func (e ProblemEffectNotMovableStatus) Valid() bool {
+	switch e {
+	case ProblemEffectNotMovableStatusN409:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemForbiddenCode.
 const (
 	ProblemForbiddenCodeForbidden ProblemForbiddenCode = "forbidden"
@@ -961,6 +1012,57 @@ const (
 func (e ProblemInvalidRequestStatus) Valid() bool {
 	switch e {
 	case ProblemInvalidRequestStatusN400:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedCode.
+const (
+	LimitReached ProblemLimitReachedCode = "limit_reached"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedCode enum.
+func (e ProblemLimitReachedCode) Valid() bool {
+	switch e {
+	case LimitReached:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedKeyAction.
+const (
+	ProblemLimitReachedKeyActionKeep ProblemLimitReachedKeyAction = "keep"
+	ProblemLimitReachedKeyActionNew  ProblemLimitReachedKeyAction = "new"
+	ProblemLimitReachedKeyActionNone ProblemLimitReachedKeyAction = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedKeyAction enum.
+func (e ProblemLimitReachedKeyAction) Valid() bool {
+	switch e {
+	case ProblemLimitReachedKeyActionKeep:
+		return true
+	case ProblemLimitReachedKeyActionNew:
+		return true
+	case ProblemLimitReachedKeyActionNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProblemLimitReachedStatus.
+const (
+	ProblemLimitReachedStatusN409 ProblemLimitReachedStatus = 409
+)
+
+// Valid indicates whether the value is a known member of the ProblemLimitReachedStatus enum.
+func (e ProblemLimitReachedStatus) Valid() bool {
+	switch e {
+	case ProblemLimitReachedStatusN409:
 		return true
 	default:
 		return false
@@ -1849,6 +1951,8 @@ type APIKey struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// Prefix What the key begins with, to know one by that was found somewhere: `oo_live_<id>`.
@@ -1886,6 +1990,8 @@ type AuditLogEntry struct {
 	OccurredAt time.Time              `json:"occurred_at"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason    Reason             `json:"reason"`
 	SubjectId openapi_types.UUID `json:"subject_id"`
 
@@ -1915,6 +2021,8 @@ type CancelOrderConflict struct {
 }
 
 // ClientId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+//
+// Example: cart-8731
 type ClientId = string
 
 // CreateAPIKey defines model for CreateAPIKey.
@@ -1923,12 +2031,16 @@ type CreateAPIKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// PrincipalId Whose key it is; one of the tenant's.
 	PrincipalId openapi_types.UUID `json:"principal_id"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 
 	// Scopes What the key allows. The `ops:` scopes are for principals of operators' tenants alone.
@@ -1943,21 +2055,29 @@ type CreateOrderConflict struct {
 // CreatePrincipal defines model for CreatePrincipal.
 type CreatePrincipal struct {
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
 // CreateTenant defines model for CreateTenant.
 type CreateTenant struct {
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Operator Whether its principals may hold the `ops:` scopes, which reach every tenant. It stays so.
 	Operator *bool `json:"operator,omitempty"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -2002,6 +2122,8 @@ type KeyConflictProblem struct {
 }
 
 // KeyName A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+//
+// Example: 2026-11.web
 type KeyName = string
 
 // KeyedForbiddenProblem defines model for KeyedForbiddenProblem.
@@ -2026,6 +2148,8 @@ type Metadata map[string]string
 type MinorUnits = int64
 
 // Name A name for people and commands, unique for ever.
+//
+// Example: acme
 type Name = string
 
 // OpsConflictProblem defines model for OpsConflictProblem.
@@ -2036,9 +2160,13 @@ type OpsConflictProblem struct {
 // Order defines model for Order.
 type Order struct {
 	// CheckoutId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CheckoutId *ClientId `json:"checkout_id,omitempty"`
 
 	// ClientOrderId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ClientOrderId *ClientId `json:"client_order_id,omitempty"`
 	CouponCode    *string   `json:"coupon_code,omitempty"`
 
@@ -2047,6 +2175,8 @@ type Order struct {
 	Currency  string    `json:"currency"`
 
 	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CustomerId ClientId `json:"customer_id"`
 
 	// DiscountMinor An amount of money in the currency's minor unit, such as cents.
@@ -2060,6 +2190,8 @@ type Order struct {
 	Metadata Metadata `json:"metadata"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ShippingAddressId ClientId    `json:"shipping_address_id"`
 	Status            OrderStatus `json:"status"`
 
@@ -2075,6 +2207,8 @@ type OrderItem struct {
 	Quantity int32 `json:"quantity"`
 
 	// Sku The caller's name of the product.
+	//
+	// Example: MUG-BLUE
 	Sku string `json:"sku"`
 
 	// UnitPriceMinor The price of one, in minor units.
@@ -2109,9 +2243,13 @@ type PlaceOrder struct {
 	CouponCode *string `json:"coupon_code,omitempty"`
 
 	// Currency ISO 4217 code of an active currency.
+	//
+	// Example: EUR
 	Currency string `json:"currency"`
 
 	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	CustomerId ClientId    `json:"customer_id"`
 	Items      []OrderItem `json:"items"`
 
@@ -2119,6 +2257,8 @@ type PlaceOrder struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ShippingAddressId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.
+	//
+	// Example: cart-8731
 	ShippingAddressId ClientId `json:"shipping_address_id"`
 }
 
@@ -2131,6 +2271,8 @@ type Principal struct {
 	Issuer    *string            `json:"issuer,omitempty"`
 
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name     *Name              `json:"name,omitempty"`
 	Subject  *string            `json:"subject,omitempty"`
 	TenantId openapi_types.UUID `json:"tenant_id"`
@@ -2578,6 +2720,50 @@ type ProblemCouponUnknownKeyAction string
 // ProblemCouponUnknownStatus defines model for ProblemCouponUnknown.Status.
 type ProblemCouponUnknownStatus int32
 
+// ProblemEffectNotMovable The effect cannot be moved in this way as it stands: it has ended, a worker has it, or its key may be forgotten by the destination. Final and stored: read the effect, and take a new key.
+type ProblemEffectNotMovable struct {
+	Code ProblemEffectNotMovableCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemEffectNotMovableKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                          `json:"retryable"`
+	Status    ProblemEffectNotMovableStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemEffectNotMovableCode defines model for ProblemEffectNotMovable.Code.
+type ProblemEffectNotMovableCode string
+
+// ProblemEffectNotMovableKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemEffectNotMovableKeyAction string
+
+// ProblemEffectNotMovableStatus defines model for ProblemEffectNotMovable.Status.
+type ProblemEffectNotMovableStatus int32
+
 // ProblemForbidden The credential is valid but lacks the operation's scope. Nothing was consumed.
 type ProblemForbidden struct {
 	Code ProblemForbiddenCode `json:"code"`
@@ -2932,6 +3118,50 @@ type ProblemInvalidRequestKeyAction string
 
 // ProblemInvalidRequestStatus defines model for ProblemInvalidRequest.Status.
 type ProblemInvalidRequestStatus int32
+
+// ProblemLimitReached There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key.
+type ProblemLimitReached struct {
+	Code ProblemLimitReachedCode `json:"code"`
+
+	// Detail What happened this time. For people; never parse it.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors What is wrong with the request, one entry a fault.
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// KeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+	// new attempt, or `none` where the operation takes no key.
+	KeyAction ProblemLimitReachedKeyAction `json:"key_action"`
+
+	// RequestId Name it when asking for help.
+	RequestId string `json:"request_id"`
+
+	// RetryAfterMs Retry-After, exactly.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+
+	// Retryable Whether the same request can succeed later without any change.
+	Retryable bool                      `json:"retryable"`
+	Status    ProblemLimitReachedStatus `json:"status"`
+
+	// Title What happened, the same for every problem of this code.
+	Title string `json:"title"`
+
+	// TraceId The request's trace, where it is traced.
+	TraceId *string `json:"trace_id,omitempty"`
+
+	// Type `/problems/{code}`, a page for people.
+	Type string `json:"type"`
+}
+
+// ProblemLimitReachedCode defines model for ProblemLimitReached.Code.
+type ProblemLimitReachedCode string
+
+// ProblemLimitReachedKeyAction What to do with the idempotency key: `keep` it for the retry or the corrected request, take a `new` one for a
+// new attempt, or `none` where the operation takes no key.
+type ProblemLimitReachedKeyAction string
+
+// ProblemLimitReachedStatus defines model for ProblemLimitReached.Status.
+type ProblemLimitReachedStatus int32
 
 // ProblemMethodNotAllowed The route exists, but not with this method; `Allow` lists those it has.
 type ProblemMethodNotAllowed struct {
@@ -3511,11 +3741,15 @@ type PutOrderConflict struct {
 }
 
 // Reason Why, for the audit log. No secrets.
+//
+// Example: a new customer
 type Reason = string
 
 // ReasonedChange defines model for ReasonedChange.
 type ReasonedChange struct {
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -3525,12 +3759,16 @@ type RotateAPIKey struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name A name for the key, such as `2026-11`. The principal's keys never share one, dead ones included.
+	//
+	// Example: 2026-11.web
 	Name KeyName `json:"name"`
 
 	// OverlapSeconds How long the principal's other keys go on living, so that the new one can be handed out.
 	OverlapSeconds *int32 `json:"overlap_seconds,omitempty"`
 
 	// Reason Why, for the audit log. No secrets.
+	//
+	// Example: a new customer
 	Reason Reason `json:"reason"`
 }
 
@@ -3545,6 +3783,8 @@ type Tenant struct {
 	Id        openapi_types.UUID `json:"id"`
 
 	// Name A name for people and commands, unique for ever.
+	//
+	// Example: acme
 	Name Name `json:"name"`
 
 	// Operator Whether its principals may hold the `ops:` scopes.
@@ -5447,6 +5687,9 @@ type ServerInterface interface {
 	// PutOrder Make the order of this name, or find it
 	// (PUT /client-orders/{clientOrderId})
 	PutOrder(w http.ResponseWriter, r *http.Request, clientOrderId ClientId)
+	// GetReference This document as a page for people
+	// (GET /docs)
+	GetReference(w http.ResponseWriter, r *http.Request)
 	// GetIdempotencyKey What became of my intent?
 	// (GET /idempotency-keys/{key})
 	GetIdempotencyKey(w http.ResponseWriter, r *http.Request, key string, params GetIdempotencyKeyParams)
@@ -5567,6 +5810,20 @@ func (siw *ServerInterfaceWrapper) PutOrder(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutOrder(w, r, clientOrderId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetReference operation middleware
+func (siw *ServerInterfaceWrapper) GetReference(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetReference(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7185,6 +7442,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/livez", wrapper.GetLiveness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/readyz", wrapper.GetReadiness)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/openapi.yaml", wrapper.GetSpecification)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/docs", wrapper.GetReference)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/problems/{code}", wrapper.GetProblemType)
 
 	return m
@@ -7734,6 +7992,56 @@ type PutOrderdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PutOrderdefaultApplicationProblemPlusJSONResponse) VisitPutOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReferenceRequestObject struct {
+}
+
+type GetReferenceResponseObject interface {
+	VisitGetReferenceResponse(w http.ResponseWriter) error
+}
+
+type GetReference200ResponseHeaders struct {
+	CacheControl string
+}
+
+type GetReference200TexthtmlResponse struct {
+	Body          io.Reader
+	Headers       GetReference200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetReference200TexthtmlResponse) VisitGetReferenceResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetReferencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetReferencedefaultApplicationProblemPlusJSONResponse) VisitGetReferenceResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11787,6 +12095,9 @@ type StrictServerInterface interface {
 	// PutOrder Make the order of this name, or find it
 	// (PUT /client-orders/{clientOrderId})
 	PutOrder(ctx context.Context, request PutOrderRequestObject) (PutOrderResponseObject, error)
+	// GetReference This document as a page for people
+	// (GET /docs)
+	GetReference(ctx context.Context, request GetReferenceRequestObject) (GetReferenceResponseObject, error)
 	// GetIdempotencyKey What became of my intent?
 	// (GET /idempotency-keys/{key})
 	GetIdempotencyKey(ctx context.Context, request GetIdempotencyKeyRequestObject) (GetIdempotencyKeyResponseObject, error)
@@ -11946,6 +12257,30 @@ func (sh *strictHandler) PutOrder(w http.ResponseWriter, r *http.Request, client
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutOrderResponseObject); ok {
 		if err := validResponse.VisitPutOrderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetReference operation middleware
+func (sh *strictHandler) GetReference(w http.ResponseWriter, r *http.Request) {
+	var request GetReferenceRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetReference(ctx, request.(GetReferenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetReference")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetReferenceResponseObject); ok {
+		if err := validResponse.VisitGetReferenceResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -7,9 +7,433 @@ package effectsdb
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
+
+const activateEffect = `-- name: ActivateEffect :exec
+UPDATE effects SET due_at = now()
+WHERE tenant_id = $1 AND id = $2 AND state = 'pending' AND due_at IS NULL
+`
+
+type ActivateEffectParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+func (q *Queries) ActivateEffect(ctx context.Context, db DBTX, arg ActivateEffectParams) error {
+	_, err := db.Exec(ctx, activateEffect, arg.TenantID, arg.ID)
+	return err
+}
+
+const deferLane = `-- name: DeferLane :exec
+UPDATE effects AS e SET due_at = now() + (0.5 + 1.5 * random()) * $1::bigint * interval '1 microsecond'
+FROM (
+    SELECT d.tenant_id, d.id FROM effects AS d
+    WHERE d.tenant_id = $2 AND d.destination = $3 AND d.lane = $4
+        AND d.due_at <= now() AND d.state IN ('pending', 'unknown') AND d.owner IS NULL
+    ORDER BY d.due_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+) AS due WHERE e.tenant_id = due.tenant_id AND e.id = due.id
+`
+
+type DeferLaneParams struct {
+	Pause       int64
+	TenantID    uuid.UUID
+	Destination string
+	Lane        string
+}
+
+// Lets up to 1000 due effects of a lane wait, each for up to twice the pause, and takes none.
+func (q *Queries) DeferLane(ctx context.Context, db DBTX, arg DeferLaneParams) error {
+	_, err := db.Exec(ctx, deferLane,
+		arg.Pause,
+		arg.TenantID,
+		arg.Destination,
+		arg.Lane,
+	)
+	return err
+}
+
+const finishEffect = `-- name: FinishEffect :one
+UPDATE effects AS e SET
+    state = $1::effect_state, owner = NULL, attempts = e.attempts - $2::int,
+    due_at = now() + $3::bigint * interval '1 microsecond',
+    ended_at = CASE WHEN $1::effect_state IN ('succeeded', 'failed') THEN now() END,
+    first_sent_at = CASE WHEN $4::boolean THEN NULL ELSE e.first_sent_at END,
+    key_valid_until = CASE WHEN $4::boolean THEN NULL ELSE e.key_valid_until END,
+    last_error = coalesce($5, e.last_error),
+    evidence = CASE WHEN $6::jsonb IS NULL THEN e.evidence
+        ELSE (CASE WHEN jsonb_array_length(e.evidence) >= 64 THEN e.evidence - 1 ELSE e.evidence END) || jsonb_build_array(
+            jsonb_build_object('at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) || $6::jsonb)
+        END
+WHERE e.tenant_id = $7 AND e.id = $8
+    AND e.attempt_token = $9 AND e.state = $10::effect_state
+RETURNING e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at
+`
+
+type FinishEffectParams struct {
+	State        string
+	AttemptsBack int32
+	Pause        *int64
+	Unsent       bool
+	LastError    *string
+	Entry        json.RawMessage
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	AttemptToken int64
+	Found        string
+}
+
+// Writes what a taking has found out, or gives it back. No row: the lease was lost to another taking, or a person has
+// decided meanwhile, and nothing is written. With no pause nobody looks at it again by itself. The first and the latest
+// entries of the evidence are kept.
+func (q *Queries) FinishEffect(ctx context.Context, db DBTX, arg FinishEffectParams) (Effect, error) {
+	row := db.QueryRow(ctx, finishEffect,
+		arg.State,
+		arg.AttemptsBack,
+		arg.Pause,
+		arg.Unsent,
+		arg.LastError,
+		arg.Entry,
+		arg.TenantID,
+		arg.ID,
+		arg.AttemptToken,
+		arg.Found,
+	)
+	var i Effect
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Destination,
+		&i.Lane,
+		&i.Operation,
+		&i.Reverts,
+		&i.EventID,
+		&i.OrderID,
+		&i.Version,
+		&i.IdempotencyKey,
+		&i.Request,
+		&i.RequestHash,
+		&i.Required,
+		&i.State,
+		&i.Attempts,
+		&i.AttemptToken,
+		&i.DueAt,
+		&i.Owner,
+		&i.FirstSentAt,
+		&i.KeyValidUntil,
+		&i.LastError,
+		&i.Evidence,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const holdLanes = `-- name: HoldLanes :many
+SELECT e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at FROM ROWS FROM (
+    unnest($1::uuid[]), unnest($2::uuid[]),
+    unnest($3::text[]), unnest($4::text[])
+) AS l (tenant_id, order_id, destination, lane)
+CROSS JOIN LATERAL (
+    SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects AS f
+    WHERE f.tenant_id = l.tenant_id AND f.order_id = l.order_id AND f.destination = l.destination AND f.lane = l.lane
+    ORDER BY f.version, f.id FOR SHARE
+) AS e
+`
+
+type HoldLanesParams struct {
+	TenantIds    []uuid.UUID
+	OrderIds     []uuid.UUID
+	Destinations []string
+	Lanes        []string
+}
+
+// All effects of the lanes, held until this transaction ends: the end of one that is open waits for what is decided here,
+// and finds the successor that was made for it; one that was ending is seen as ended. They are held from predecessor to
+// successor, as the end of one holds them. By LATERAL, for a plan that goes by the index whatever the statistics of a
+// young table say.
+//
+// It names the tenants in the list that it joins with: a batch is of several.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) HoldLanes(ctx context.Context, db DBTX, arg HoldLanesParams) ([]Effect, error) {
+	rows, err := db.Query(ctx, holdLanes,
+		arg.TenantIds,
+		arg.OrderIds,
+		arg.Destinations,
+		arg.Lanes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Effect
+	for rows.Next() {
+		var i Effect
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Destination,
+			&i.Lane,
+			&i.Operation,
+			&i.Reverts,
+			&i.EventID,
+			&i.OrderID,
+			&i.Version,
+			&i.IdempotencyKey,
+			&i.Request,
+			&i.RequestHash,
+			&i.Required,
+			&i.State,
+			&i.Attempts,
+			&i.AttemptToken,
+			&i.DueAt,
+			&i.Owner,
+			&i.FirstSentAt,
+			&i.KeyValidUntil,
+			&i.LastError,
+			&i.Evidence,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const insertEffects = `-- name: InsertEffects :many
+INSERT INTO effects (
+    tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash,
+    required, state, due_at, evidence, traceparent, created_at, ended_at
+)
+SELECT c.tenant_id, c.id, c.destination, c.lane, c.operation, nullif(c.reverts, ''), c.event_id, c.order_id, c.version,
+    c.idempotency_key, c.request, c.request_hash, c.required, c.state::effect_state,
+    CASE WHEN c.due THEN now() END,
+    CASE c.state WHEN 'succeeded' THEN jsonb_build_array(jsonb_build_object(
+        'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'token', 0, 'detail', $1::text)) ELSE '[]' END,
+    nullif(c.traceparent, ''), now(), CASE c.state WHEN 'succeeded' THEN now() END
+FROM ROWS FROM (
+    unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::text[]),
+    unnest($5::text[]), unnest($6::text[]), unnest($7::text[]),
+    unnest($8::uuid[]), unnest($9::uuid[]), unnest($10::bigint[]),
+    unnest($11::uuid[]), unnest($12::bytea[]), unnest($13::bytea[]),
+    unnest($14::boolean[]), unnest($15::text[]), unnest($16::boolean[]),
+    unnest($17::text[])
+) AS c (
+    tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash,
+    required, state, due, traceparent
+)
+ON CONFLICT (tenant_id, order_id, destination, lane, operation) DO NOTHING
+RETURNING id
+`
+
+type InsertEffectsParams struct {
+	NothingToUndo   string
+	TenantIds       []uuid.UUID
+	Ids             []uuid.UUID
+	Destinations    []string
+	Lanes           []string
+	Operations      []string
+	Reverts         []string
+	EventIds        []uuid.UUID
+	OrderIds        []uuid.UUID
+	Versions        []int64
+	IdempotencyKeys []uuid.UUID
+	Requests        [][]byte
+	RequestHashes   [][]byte
+	Required        []bool
+	States          []string
+	Due             []bool
+	Traceparents    []string
+}
+
+// Makes the effects that are not there yet, and returns the ids of those. One that has nothing to undo begins at its end.
+func (q *Queries) InsertEffects(ctx context.Context, db DBTX, arg InsertEffectsParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, insertEffects,
+		arg.NothingToUndo,
+		arg.TenantIds,
+		arg.Ids,
+		arg.Destinations,
+		arg.Lanes,
+		arg.Operations,
+		arg.Reverts,
+		arg.EventIds,
+		arg.OrderIds,
+		arg.Versions,
+		arg.IdempotencyKeys,
+		arg.Requests,
+		arg.RequestHashes,
+		arg.Required,
+		arg.States,
+		arg.Due,
+		arg.Traceparents,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listEffects = `-- name: ListEffects :many
+SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects
+WHERE tenant_id = $1 AND id < $2
+    AND ($3::effect_state IS NULL OR state = $3::effect_state)
+    AND ($4::text IS NULL OR destination = $4::text)
+    AND ($5::uuid IS NULL OR order_id = $5::uuid)
+ORDER BY id DESC LIMIT $6
+`
+
+type ListEffectsParams struct {
+	TenantID    uuid.UUID
+	Before      uuid.UUID
+	State       *string
+	Destination *string
+	OrderID     uuid.NullUUID
+	PageSize    int32
+}
+
+func (q *Queries) ListEffects(ctx context.Context, db DBTX, arg ListEffectsParams) ([]Effect, error) {
+	rows, err := db.Query(ctx, listEffects,
+		arg.TenantID,
+		arg.Before,
+		arg.State,
+		arg.Destination,
+		arg.OrderID,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Effect
+	for rows.Next() {
+		var i Effect
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Destination,
+			&i.Lane,
+			&i.Operation,
+			&i.Reverts,
+			&i.EventID,
+			&i.OrderID,
+			&i.Version,
+			&i.IdempotencyKey,
+			&i.Request,
+			&i.RequestHash,
+			&i.Required,
+			&i.State,
+			&i.Attempts,
+			&i.AttemptToken,
+			&i.DueAt,
+			&i.Owner,
+			&i.FirstSentAt,
+			&i.KeyValidUntil,
+			&i.LastError,
+			&i.Evidence,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listEffectsInDoubt = `-- name: ListEffectsInDoubt :many
+SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects
+WHERE id < $1 AND state = $2::effect_state AND state IN ('unknown', 'needs_human')
+    AND ($3::text IS NULL OR destination = $3::text)
+ORDER BY id DESC LIMIT $4
+`
+
+type ListEffectsInDoubtParams struct {
+	Before      uuid.UUID
+	Doubt       string
+	Destination *string
+	PageSize    int32
+}
+
+// What waits for an outcome or a person, of all tenants.
+//
+// For whoever runs the installation: no tenant is named because all are looked at.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) ListEffectsInDoubt(ctx context.Context, db DBTX, arg ListEffectsInDoubtParams) ([]Effect, error) {
+	rows, err := db.Query(ctx, listEffectsInDoubt,
+		arg.Before,
+		arg.Doubt,
+		arg.Destination,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Effect
+	for rows.Next() {
+		var i Effect
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Destination,
+			&i.Lane,
+			&i.Operation,
+			&i.Reverts,
+			&i.EventID,
+			&i.OrderID,
+			&i.Version,
+			&i.IdempotencyKey,
+			&i.Request,
+			&i.RequestHash,
+			&i.Required,
+			&i.State,
+			&i.Attempts,
+			&i.AttemptToken,
+			&i.DueAt,
+			&i.Owner,
+			&i.FirstSentAt,
+			&i.KeyValidUntil,
+			&i.LastError,
+			&i.Evidence,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const listEffectsOfOrder = `-- name: ListEffectsOfOrder :many
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND order_id = $2 ORDER BY version, id
@@ -66,6 +490,178 @@ func (q *Queries) ListEffectsOfOrder(ctx context.Context, db DBTX, arg ListEffec
 	return items, nil
 }
 
+const listRememberedKeys = `-- name: ListRememberedKeys :many
+SELECT id FROM effects
+WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND clock_timestamp() < key_valid_until
+`
+
+type ListRememberedKeysParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+}
+
+// Which of the effects have a key that their destination still knows, by the database's clock.
+func (q *Queries) ListRememberedKeys(ctx context.Context, db DBTX, arg ListRememberedKeysParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, listRememberedKeys, arg.TenantID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockEffect = `-- name: LockEffect :one
+SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockEffectParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Holds the effect for a person's move.
+func (q *Queries) LockEffect(ctx context.Context, db DBTX, arg LockEffectParams) (Effect, error) {
+	row := db.QueryRow(ctx, lockEffect, arg.TenantID, arg.ID)
+	var i Effect
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Destination,
+		&i.Lane,
+		&i.Operation,
+		&i.Reverts,
+		&i.EventID,
+		&i.OrderID,
+		&i.Version,
+		&i.IdempotencyKey,
+		&i.Request,
+		&i.RequestHash,
+		&i.Required,
+		&i.State,
+		&i.Attempts,
+		&i.AttemptToken,
+		&i.DueAt,
+		&i.Owner,
+		&i.FirstSentAt,
+		&i.KeyValidUntil,
+		&i.LastError,
+		&i.Evidence,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const moveEffect = `-- name: MoveEffect :one
+UPDATE effects AS e SET
+    state = $1::effect_state, owner = NULL, attempt_token = e.attempt_token + 1,
+    due_at = CASE WHEN $2::boolean THEN now() END,
+    ended_at = CASE WHEN $1::effect_state IN ('succeeded', 'failed') THEN now() END,
+    first_sent_at = CASE WHEN $3::boolean THEN NULL ELSE e.first_sent_at END,
+    key_valid_until = CASE WHEN $3::boolean THEN NULL ELSE e.key_valid_until END,
+    evidence = (CASE WHEN jsonb_array_length(e.evidence) >= 64 THEN e.evidence - 1 ELSE e.evidence END) || jsonb_build_array(
+        jsonb_build_object('at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) || $4::jsonb)
+WHERE e.tenant_id = $5 AND e.id = $6
+    AND (NOT $7::boolean OR e.key_valid_until IS NULL OR clock_timestamp() < e.key_valid_until)
+    AND (NOT $8::boolean OR e.due_at > clock_timestamp())
+RETURNING e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at
+`
+
+type MoveEffectParams struct {
+	State        string
+	Due          bool
+	Unsent       bool
+	Entry        json.RawMessage
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	IfRemembered bool
+	IfPaused     bool
+}
+
+// Writes what a person decided, and takes the effect away from whoever has it. The caller holds its row. No row: its key
+// may be forgotten, where it must not be; or it is due already, where there is a pause to end.
+func (q *Queries) MoveEffect(ctx context.Context, db DBTX, arg MoveEffectParams) (Effect, error) {
+	row := db.QueryRow(ctx, moveEffect,
+		arg.State,
+		arg.Due,
+		arg.Unsent,
+		arg.Entry,
+		arg.TenantID,
+		arg.ID,
+		arg.IfRemembered,
+		arg.IfPaused,
+	)
+	var i Effect
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Destination,
+		&i.Lane,
+		&i.Operation,
+		&i.Reverts,
+		&i.EventID,
+		&i.OrderID,
+		&i.Version,
+		&i.IdempotencyKey,
+		&i.Request,
+		&i.RequestHash,
+		&i.Required,
+		&i.State,
+		&i.Attempts,
+		&i.AttemptToken,
+		&i.DueAt,
+		&i.Owner,
+		&i.FirstSentAt,
+		&i.KeyValidUntil,
+		&i.LastError,
+		&i.Evidence,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const pruneEffects = `-- name: PruneEffects :execrows
+DELETE FROM effects AS e
+WHERE (e.tenant_id, e.id) IN (
+    SELECT o.tenant_id, o.id FROM effects AS o
+    WHERE o.ended_at < now() - $1::bigint * interval '1 microsecond' AND NOT o.required
+    ORDER BY o.ended_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+`
+
+type PruneEffectsParams struct {
+	Retention int64
+	Batch     int32
+}
+
+// The effects that ended longest ago, up to a number, but for those that the order waited for: a later cancellation
+// reverts them. Those that another pruning holds are left to it.
+// Pruning is the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) PruneEffects(ctx context.Context, db DBTX, arg PruneEffectsParams) (int64, error) {
+	result, err := db.Exec(ctx, pruneEffects, arg.Retention, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const readEffect = `-- name: ReadEffect :one
 SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects WHERE tenant_id = $1 AND id = $2
 `
@@ -106,4 +702,247 @@ func (q *Queries) ReadEffect(ctx context.Context, db DBTX, arg ReadEffectParams)
 		&i.EndedAt,
 	)
 	return i, err
+}
+
+const readEffectState = `-- name: ReadEffectState :one
+SELECT state FROM effects
+WHERE tenant_id = $1 AND order_id = $2 AND destination = $3
+    AND lane = $4 AND operation = $5
+`
+
+type ReadEffectStateParams struct {
+	TenantID    uuid.UUID
+	OrderID     uuid.UUID
+	Destination string
+	Lane        string
+	Operation   string
+}
+
+func (q *Queries) ReadEffectState(ctx context.Context, db DBTX, arg ReadEffectStateParams) (string, error) {
+	row := db.QueryRow(ctx, readEffectState,
+		arg.TenantID,
+		arg.OrderID,
+		arg.Destination,
+		arg.Lane,
+		arg.Operation,
+	)
+	var state string
+	err := row.Scan(&state)
+	return state, err
+}
+
+const readFirstOfLane = `-- name: ReadFirstOfLane :one
+SELECT tenant_id, id, destination, lane, operation, reverts, event_id, order_id, version, idempotency_key, request, request_hash, required, state, attempts, attempt_token, due_at, owner, first_sent_at, key_valid_until, last_error, evidence, traceparent, created_at, ended_at FROM effects
+WHERE tenant_id = $1 AND order_id = $2 AND destination = $3 AND lane = $4
+    AND ended_at IS NULL
+ORDER BY version, id LIMIT 1
+`
+
+type ReadFirstOfLaneParams struct {
+	TenantID    uuid.UUID
+	OrderID     uuid.UUID
+	Destination string
+	Lane        string
+}
+
+// The oldest effect of a lane that has not ended. After the end of its predecessor, in the same transaction, it is the
+// one that waited for that: whoever makes one at the same time waits for the predecessor's row, and finds it ended.
+func (q *Queries) ReadFirstOfLane(ctx context.Context, db DBTX, arg ReadFirstOfLaneParams) (Effect, error) {
+	row := db.QueryRow(ctx, readFirstOfLane,
+		arg.TenantID,
+		arg.OrderID,
+		arg.Destination,
+		arg.Lane,
+	)
+	var i Effect
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Destination,
+		&i.Lane,
+		&i.Operation,
+		&i.Reverts,
+		&i.EventID,
+		&i.OrderID,
+		&i.Version,
+		&i.IdempotencyKey,
+		&i.Request,
+		&i.RequestHash,
+		&i.Required,
+		&i.State,
+		&i.Attempts,
+		&i.AttemptToken,
+		&i.DueAt,
+		&i.Owner,
+		&i.FirstSentAt,
+		&i.KeyValidUntil,
+		&i.LastError,
+		&i.Evidence,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const readStanding = `-- name: ReadStanding :one
+SELECT count(*) AS required, count(*) FILTER (WHERE state = 'succeeded') AS succeeded, count(*) FILTER (WHERE state = 'failed') AS failed
+FROM effects WHERE tenant_id = $1 AND order_id = $2 AND required
+`
+
+type ReadStandingParams struct {
+	TenantID uuid.UUID
+	OrderID  uuid.UUID
+}
+
+type ReadStandingRow struct {
+	Required  int64
+	Succeeded int64
+	Failed    int64
+}
+
+// How far the effects are that the order waits for.
+func (q *Queries) ReadStanding(ctx context.Context, db DBTX, arg ReadStandingParams) (ReadStandingRow, error) {
+	row := db.QueryRow(ctx, readStanding, arg.TenantID, arg.OrderID)
+	var i ReadStandingRow
+	err := row.Scan(&i.Required, &i.Succeeded, &i.Failed)
+	return i, err
+}
+
+const takeEffects = `-- name: TakeEffects :many
+WITH RECURSIVE near AS (
+    (SELECT e.tenant_id, 1 AS place FROM effects AS e
+     WHERE e.destination = $2 AND e.due_at IS NOT NULL AND e.tenant_id > $1::uuid
+     ORDER BY e.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, near.place + 1 FROM near CROSS JOIN LATERAL (
+        SELECT e.tenant_id FROM effects AS e
+        WHERE e.destination = $2 AND e.due_at IS NOT NULL AND e.tenant_id > near.tenant_id
+        ORDER BY e.tenant_id LIMIT 1
+    ) AS n WHERE near.place < 64
+), due AS MATERIALIZED (
+    SELECT d.tenant_id, d.id FROM near CROSS JOIN LATERAL (
+        SELECT e.tenant_id, e.id FROM effects AS e
+        WHERE e.destination = $2 AND e.tenant_id = near.tenant_id AND e.due_at <= now()
+        ORDER BY e.due_at LIMIT greatest(1, $3::int / (SELECT count(*) FROM near)) FOR UPDATE SKIP LOCKED
+    ) AS d LIMIT $3::int
+), taken AS (
+    UPDATE effects AS e SET
+        state = CASE WHEN e.state = 'pending' THEN 'in_flight'::effect_state ELSE 'unknown'::effect_state END,
+        attempts = e.attempts + 1, attempt_token = e.attempt_token + 1, owner = $4::text,
+        due_at = now() + $5::bigint * interval '1 microsecond',
+        first_sent_at = coalesce(e.first_sent_at, now()),
+        key_valid_until = coalesce(e.key_valid_until, now() + $6::bigint * interval '1 microsecond')
+    FROM due WHERE e.tenant_id = due.tenant_id AND e.id = due.id
+    RETURNING e.tenant_id, e.id, e.destination, e.lane, e.operation, e.reverts, e.event_id, e.order_id, e.version, e.idempotency_key, e.request, e.request_hash, e.required, e.state, e.attempts, e.attempt_token, e.due_at, e.owner, e.first_sent_at, e.key_valid_until, e.last_error, e.evidence, e.traceparent, e.created_at, e.ended_at
+)
+SELECT seen.tenants, seen.last_tenant, now()::timestamptz AS taken_at, t.tenant_id, t.id, t.destination, t.lane, t.operation, t.reverts, t.event_id, t.order_id, t.version, t.idempotency_key, t.request, t.request_hash, t.required, t.state, t.attempts, t.attempt_token, t.due_at, t.owner, t.first_sent_at, t.key_valid_until, t.last_error, t.evidence, t.traceparent, t.created_at, t.ended_at
+FROM (SELECT count(*) AS tenants,
+        coalesce((array_agg(near.tenant_id ORDER BY near.place DESC))[1], $1::uuid)::uuid AS last_tenant
+    FROM near) AS seen
+LEFT JOIN taken AS t ON true
+`
+
+type TakeEffectsParams struct {
+	AfterTenant uuid.UUID
+	Destination string
+	Most        int32
+	Owner       string
+	Lease       int64
+	Retention   int64
+}
+
+type TakeEffectsRow struct {
+	Tenants        int64
+	LastTenant     uuid.UUID
+	TakenAt        time.Time
+	TenantID       uuid.NullUUID
+	ID             uuid.NullUUID
+	Destination    *string
+	Lane           *string
+	Operation      *string
+	Reverts        *string
+	EventID        uuid.NullUUID
+	OrderID        uuid.NullUUID
+	Version        *int64
+	IdempotencyKey uuid.NullUUID
+	Request        []byte
+	RequestHash    []byte
+	Required       *bool
+	State          *string
+	Attempts       *int32
+	AttemptToken   *int64
+	DueAt          *time.Time
+	Owner          *string
+	FirstSentAt    *time.Time
+	KeyValidUntil  *time.Time
+	LastError      *string
+	Evidence       json.RawMessage
+	Traceparent    *string
+	CreatedAt      *time.Time
+	EndedAt        *time.Time
+}
+
+// Takes up to `most` due effects of a destination and leases them: what was pending is in flight, committed before a
+// byte of it leaves; what is found in flight was possibly sent, and is unknown. Each of the next 64 tenants behind
+// `after_tenant` that have anything under way gives its share, so that no tenant waits for another's backlog, and
+// nothing is looked at that is neither due nor a tenant's next. Each row says how many tenants were looked at, and
+// which was the last; where nothing was due, one row without an effect does.
+//
+// It names no tenant: whose effects are due is what it finds out.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) TakeEffects(ctx context.Context, db DBTX, arg TakeEffectsParams) ([]TakeEffectsRow, error) {
+	rows, err := db.Query(ctx, takeEffects,
+		arg.AfterTenant,
+		arg.Destination,
+		arg.Most,
+		arg.Owner,
+		arg.Lease,
+		arg.Retention,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeEffectsRow
+	for rows.Next() {
+		var i TakeEffectsRow
+		if err := rows.Scan(
+			&i.Tenants,
+			&i.LastTenant,
+			&i.TakenAt,
+			&i.TenantID,
+			&i.ID,
+			&i.Destination,
+			&i.Lane,
+			&i.Operation,
+			&i.Reverts,
+			&i.EventID,
+			&i.OrderID,
+			&i.Version,
+			&i.IdempotencyKey,
+			&i.Request,
+			&i.RequestHash,
+			&i.Required,
+			&i.State,
+			&i.Attempts,
+			&i.AttemptToken,
+			&i.DueAt,
+			&i.Owner,
+			&i.FirstSentAt,
+			&i.KeyValidUntil,
+			&i.LastError,
+			&i.Evidence,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

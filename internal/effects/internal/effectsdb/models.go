@@ -38,3 +38,16 @@ type Effect struct {
 	CreatedAt      time.Time
 	EndedAt        *time.Time
 }
+
+type ReconciliationFinding struct {
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+	Destination    string
+	Kind           string
+	IdempotencyKey string
+	OrderID        uuid.UUID
+	Operation      string
+	Details        json.RawMessage
+	FoundAt        time.Time
+	ClearedAt      *time.Time
+}

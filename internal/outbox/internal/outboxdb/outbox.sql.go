@@ -12,6 +12,26 @@ import (
 	"github.com/google/uuid"
 )
 
+const areEventsWaiting = `-- name: AreEventsWaiting :one
+SELECT EXISTS (
+    SELECT FROM outbox_events
+    WHERE tenant_id = $1 AND aggregate_id = $2 AND dispatched_at IS NULL
+)
+`
+
+type AreEventsWaitingParams struct {
+	TenantID    uuid.UUID
+	AggregateID uuid.UUID
+}
+
+// Whether an event of the aggregate is still to be dispatched.
+func (q *Queries) AreEventsWaiting(ctx context.Context, db DBTX, arg AreEventsWaitingParams) (bool, error) {
+	row := db.QueryRow(ctx, areEventsWaiting, arg.TenantID, arg.AggregateID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const insertEvent = `-- name: InsertEvent :exec
 INSERT INTO outbox_events (
     tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
@@ -94,6 +114,157 @@ func (q *Queries) ListEventsBetween(ctx context.Context, db DBTX, arg ListEvents
 			&i.ID,
 			&i.Version,
 			&i.Type,
+			&i.OccurredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listUndispatched = `-- name: ListUndispatched :many
+SELECT e.aggregate_id, e.version
+FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[])) AS v (aggregate_id, version)
+JOIN outbox_events AS e ON e.aggregate_id = v.aggregate_id AND e.version = v.version AND e.dispatched_at IS NULL
+`
+
+type ListUndispatchedParams struct {
+	AggregateIds []uuid.UUID
+	Versions     []int64
+}
+
+type ListUndispatchedRow struct {
+	AggregateID uuid.UUID
+	Version     int64
+}
+
+// Which of these versions are still to be dispatched, whoever holds them now. A version is committed before the next one
+// is made, so what is not found here has been dispatched.
+// The dispatcher's work is over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) ListUndispatched(ctx context.Context, db DBTX, arg ListUndispatchedParams) ([]ListUndispatchedRow, error) {
+	rows, err := db.Query(ctx, listUndispatched, arg.AggregateIds, arg.Versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUndispatchedRow
+	for rows.Next() {
+		var i ListUndispatchedRow
+		if err := rows.Scan(&i.AggregateID, &i.Version); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const markDispatched = `-- name: MarkDispatched :execrows
+UPDATE outbox_events AS e SET dispatched_at = now()
+FROM ROWS FROM (unnest($1::uuid[]), unnest($2::uuid[])) AS d (tenant_id, id)
+WHERE e.tenant_id = d.tenant_id AND e.id = d.id AND e.dispatched_at IS NULL
+`
+
+type MarkDispatchedParams struct {
+	TenantIds []uuid.UUID
+	Ids       []uuid.UUID
+}
+
+// It names the tenants in the list that it joins with: a batch is of several.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) MarkDispatched(ctx context.Context, db DBTX, arg MarkDispatchedParams) (int64, error) {
+	result, err := db.Exec(ctx, markDispatched, arg.TenantIds, arg.Ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const pruneEvents = `-- name: PruneEvents :execrows
+DELETE FROM outbox_events AS e
+WHERE (e.tenant_id, e.id) IN (
+    SELECT o.tenant_id, o.id FROM outbox_events AS o
+    WHERE o.dispatched_at < now() - $1::bigint * interval '1 microsecond'
+    ORDER BY o.dispatched_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+`
+
+type PruneEventsParams struct {
+	Retention int64
+	Batch     int32
+}
+
+// The events that were dispatched longest ago, up to a number. Those that another pruning holds are left to it.
+// Pruning is the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) PruneEvents(ctx context.Context, db DBTX, arg PruneEventsParams) (int64, error) {
+	result, err := db.Exec(ctx, pruneEvents, arg.Retention, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const takeEvents = `-- name: TakeEvents :many
+SELECT tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
+FROM outbox_events
+WHERE dispatched_at IS NULL
+  AND (aggregate_id, version) > ($1::uuid, $2::bigint)
+ORDER BY aggregate_id, version
+LIMIT $3
+FOR UPDATE SKIP LOCKED
+`
+
+type TakeEventsParams struct {
+	AfterAggregate uuid.UUID
+	AfterVersion   int64
+	Batch          int32
+}
+
+type TakeEventsRow struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	AggregateType string
+	AggregateID   uuid.UUID
+	Version       int64
+	Type          string
+	Payload       []byte
+	Traceparent   *string
+	OccurredAt    time.Time
+}
+
+// The next events that nobody has dispatched, held until this transaction ends; those that another dispatcher holds are
+// its own. The versions of an aggregate come in order. Going on behind the last batch passes by what was left there, and
+// the dead entries of what was not.
+// The dispatcher's work is over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) TakeEvents(ctx context.Context, db DBTX, arg TakeEventsParams) ([]TakeEventsRow, error) {
+	rows, err := db.Query(ctx, takeEvents, arg.AfterAggregate, arg.AfterVersion, arg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeEventsRow
+	for rows.Next() {
+		var i TakeEventsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.AggregateType,
+			&i.AggregateID,
+			&i.Version,
+			&i.Type,
+			&i.Payload,
+			&i.Traceparent,
 			&i.OccurredAt,
 		); err != nil {
 			return nil, err

@@ -1,0 +1,4 @@
+package effects
+
+// Kind is that of the rows of effects.
+var Kind = effectKind

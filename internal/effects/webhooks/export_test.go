@@ -1,0 +1,4 @@
+package webhooks
+
+// Public says whether an address is an ordinary one of the internet.
+var Public = public

@@ -1,0 +1,9 @@
+package outbox
+
+import "time"
+
+// Small lets the dispatcher's batches have at most n events.
+func (d *Dispatcher) Small(n int32) { d.most, d.batch = n, n }
+
+// Sleepy lets it look by itself so seldom that only a wake-up is the reason where it is in time.
+func (d *Dispatcher) Sleepy() { d.poll = time.Hour }
