@@ -155,7 +155,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { a.purger.Run(purging) })
-	background.Go(func() { measure(purging, a.log, a.tells, a.purger.Measure) })
+	background.Go(func() { measure(purging, a.log, a.tells, a.purger.Measure, a.behind) })
 	// Requests that come while the server drains need the issuer's keys too, and are uses of their own.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.issuer != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"orderonce/internal/effects"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi"
 	"orderonce/internal/idempotency"
@@ -27,8 +28,19 @@ type life struct {
 	State         string `json:"state"` // completed, expired, in_progress or incomplete
 	PrincipalName string `json:"principal,omitempty"`
 	*idempotency.Record
-	Order  *orders.Order  `json:"order,omitempty"`
-	Events []outbox.Entry `json:"events,omitempty"`
+	Order   *orders.Order  `json:"order,omitempty"`
+	Events  []outbox.Entry `json:"events,omitempty"`
+	Effects []callTold     `json:"effects,omitempty"`
+}
+
+// callTold is an effect of the key's order, without what was sent.
+type callTold struct {
+	ID          uuid.UUID     `json:"id"`
+	Destination string        `json:"destination"`
+	Operation   string        `json:"operation"`
+	State       effects.State `json:"state"`
+	Attempts    int32         `json:"attempts"`
+	EndedAt     *time.Time    `json:"ended_at,omitempty"`
 }
 
 func showKeyCommand() *cobra.Command {
@@ -166,7 +178,16 @@ func (l *life) fill(ctx context.Context, db postgres.DBTX, tenant identity.Tenan
 	}
 	l.Order = &order
 	if l.CompletedAt != nil {
-		l.Events, err = outbox.Between(ctx, db, tenant.ID, "order", order.ID, l.CreatedAt, *l.CompletedAt)
+		if l.Events, err = outbox.Between(ctx, db, tenant.ID, "order", order.ID, l.CreatedAt, *l.CompletedAt); err != nil {
+			return err
+		}
+	}
+	asked := effects.Filter{
+		Tenant: uuid.NullUUID{UUID: tenant.ID, Valid: true}, Order: uuid.NullUUID{UUID: order.ID, Valid: true},
+	}
+	calls, _, err := effects.List(ctx, db, asked, uuid.Max, pageSize)
+	for _, e := range calls {
+		l.Effects = append(l.Effects, callTold{e.ID, e.Destination, e.Operation, e.State, e.Attempts, e.EndedAt})
 	}
 	return err
 }
@@ -206,6 +227,9 @@ func printLives(out io.Writer, lives []life) error {
 		}
 		for _, e := range l.Events {
 			line("event", "%s, %s, version %d", e.ID, e.Type, e.Version)
+		}
+		for _, e := range l.Effects {
+			line("effect", "%s %s, %s, attempts: %d, %s", e.Destination, e.Operation, e.State, e.Attempts, e.ID)
 		}
 		if l.TraceID != "" {
 			line("trace", "%s", l.TraceID)

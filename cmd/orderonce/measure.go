@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"orderonce/internal/effects"
 	"orderonce/internal/httpapi"
+	"orderonce/internal/outbox"
 	"orderonce/internal/telemetry"
 )
 
@@ -38,6 +40,11 @@ func (a *app) tellFollowers(modules httpapi.Modules) error {
 		func() int64 { return int64(modules.Tenants.Keys.Followers() + modules.Operators.Keys.Followers()) },
 	)
 	return err
+}
+
+// behind looks at what waits behind the outbox. A server tells it too: where no worker runs, nobody else would.
+func (a *app) behind(ctx context.Context) error {
+	return errors.Join(outbox.Measure(ctx, a.workers), effects.Measure(ctx, a.workers, nil))
 }
 
 // measureEvery is the mean pause between two looks at what only the database knows. Whoever asks for metrics gets what

@@ -73,6 +73,36 @@ func TestTracesAreOnePageOfDev(t *testing.T) {
 	}
 }
 
+// From the trace of a payment's call, one that began long after its request was answered, one click leads to that request,
+// and from there one leads to all that came of it.
+func TestWhatComesOfARequestLeadsBackToIt(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, dataDir(t))
+	d.acme.Place(t, orderoncetest.NewKey(), orderoncetest.Order(nil))
+	_, created := d.page(t, "/debug/traces?outcome=created")
+	var payment string
+	orderoncetest.Poll(t, "the payment's trace", func() bool {
+		_, links := d.page(t, "/debug/traces")
+		payment = links["authorize payment"]
+		return payment != ""
+	})
+	text, links := d.page(t, payment)
+	if got := links["POST /orders, created"]; got != created["POST /orders"] {
+		t.Errorf("the payment's page leads to %v:\n%s", links, text)
+	}
+	for _, word := range []string{"orderonce.effect.verdict", "orderonce.attempt", "FinishEffect"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("%s is not on the payment's page:\n%s", word, text)
+		}
+	}
+	_, links = d.page(t, created["POST /orders"])
+	for _, name := range []string{"authorize payment", "dispatch events"} {
+		if links[name] == "" {
+			t.Errorf("the request's page does not lead to %q, only to %v", name, links)
+		}
+	}
+}
+
 // Whoever is on another machine gets the API's answer.
 func TestTracesAreForThisMachine(t *testing.T) {
 	t.Parallel()
@@ -105,9 +135,13 @@ func TestShowTellsTheLifeOfAKey(t *testing.T) {
 		}
 		return stdout
 	}
-	text := show(key, "acme")
+	var text string
+	orderoncetest.Poll(t, "the order's effects", func() bool {
+		text = show(key, "acme")
+		return strings.Contains(text, "payment authorize")
+	})
 	for _, part := range []string{
-		"createOrder, by shop", "completed, answered 201", order.OrderID() + ", pending, version 1", "orderonce.order.created.v1",
+		"createOrder, by shop", "completed, answered 201", order.OrderID(), "orderonce.order.created.v1", "payment authorize, ",
 		strings.TrimPrefix(created["POST /orders"], "/debug/traces/"),
 	} {
 		if !strings.Contains(text, part) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -80,6 +81,7 @@ type background struct {
 	worker       *effects.Worker
 	reconciler   *effects.Reconciler
 	pruning      []*postgres.Sweep
+	log          *slog.Logger
 }
 
 func newBackground(ctx context.Context, c config, log *slog.Logger, tells *telemetry.Telemetry) (*background, error) {
@@ -95,7 +97,7 @@ func newBackground(ctx context.Context, c config, log *slog.Logger, tells *telem
 	if err != nil {
 		return nil, err
 	}
-	b := &background{db: db, destinations: destinations}
+	b := &background{db: db, destinations: destinations, log: log}
 	b.worker, err = effects.NewWorker(db, destinations, effects.Options{
 		Owner: fmt.Sprintf("%s/%d", host, os.Getpid()), Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
 		MaxAttempts: c.Effects.Attempts, Ended: orders.Follow, Log: log,
@@ -119,6 +121,11 @@ func (b *background) run(ctx context.Context) {
 	all.Go(func() { b.dispatcher.Run(ctx) })
 	all.Go(func() { b.worker.Run(ctx) })
 	all.Go(func() { b.reconciler.Run(ctx) })
+	all.Go(func() {
+		measure(ctx, b.log, b.db.Telemetry(), func(ctx context.Context) error {
+			return errors.Join(outbox.Measure(ctx, b.db), effects.Measure(ctx, b.db, b.destinations))
+		})
+	})
 	for _, sweep := range b.pruning {
 		all.Go(func() { sweep.Run(ctx) })
 	}

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // Meters are the metrics of the product. Their labels have few values, all of them ours: a label that a client could fill
@@ -182,12 +181,10 @@ func (m *Meters) Tasks(ctx context.Context, state string, count int64) {
 // LeaseTaken counts a task that was taken from a worker whose lease had ended.
 func (m *Meters) LeaseTaken(ctx context.Context) { m.takeovers.Add(ctx, 1) }
 
-// FencedWrite counts a write that was refused because its worker's lease had ended, and keeps the trace of it.
+// FencedWrite counts a task's write that was refused because its worker's lease had ended, and keeps the trace of it.
 func (m *Meters) FencedWrite(ctx context.Context, token int64) {
 	m.fencedWrites.Add(ctx, 1)
-	span := trace.SpanFromContext(ctx)
-	span.AddEvent(EventFencedWrite, trace.WithAttributes(Fence.Int64(token)))
-	Keep(span, ReasonFencedWrite)
+	Fenced(ctx, token)
 }
 
 // UnfinishedTasks takes down the age of the oldest task that is not finished.

@@ -22,10 +22,13 @@ const (
 
 	EventID   = attribute.Key("orderonce.event.id")
 	EventType = attribute.Key("orderonce.event.type")
+	Events    = attribute.Key("orderonce.dispatch.events") // how many were dispatched together
 
 	EffectID    = attribute.Key("orderonce.effect.id")
 	EffectState = attribute.Key("orderonce.effect.state")
 	Destination = attribute.Key("orderonce.effect.destination")
+	Verdict     = attribute.Key("orderonce.effect.verdict") // what a call found out
+	Asked       = attribute.Key("orderonce.effect.asked")   // it was a question about an earlier call
 
 	TaskID  = attribute.Key("orderonce.task.id")
 	Attempt = attribute.Key("orderonce.attempt")

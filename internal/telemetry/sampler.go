@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,8 @@ func newSampler(share float64) *sampler {
 	return &sampler{share: sdktrace.TraceIDRatioBased(share), asked: limit{most: askedPerSecond}}
 }
 
-// ShouldSample follows the parent where that is of this process. What comes from elsewhere is recorded at least.
+// ShouldSample follows the parent where that is of this process, and otherwise a sampled trace that the new one links to:
+// who follows a request to what came of it must not end halfway. What is neither is recorded at least.
 func (s *sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	parent := trace.SpanFromContext(p.ParentContext)
 	sc := parent.SpanContext()
@@ -34,6 +36,8 @@ func (s *sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 		if sc.IsSampled() {
 			decision = sdktrace.RecordAndSample
 		}
+	case slices.ContainsFunc(p.Links, func(l trace.Link) bool { return l.SpanContext.IsSampled() }):
+		decision = sdktrace.RecordAndSample
 	case sc.IsValid() && sc.IsSampled() && s.asked.allow(time.Now()):
 		decision = sdktrace.RecordAndSample
 	default:

@@ -42,6 +42,13 @@ func Sampled(ctx context.Context) bool {
 // Keep has the trace of a span kept for a reason, whatever the sampler chose at its start.
 func Keep(span trace.Span, reason string) { span.SetAttributes(Reason.String(reason)) }
 
+// Fenced says in a span that a write was refused, for the attempt token had been overtaken, and has its trace kept.
+func Fenced(ctx context.Context, token int64) {
+	span := trace.SpanFromContext(ctx)
+	span.AddEvent(EventFencedWrite, trace.WithAttributes(Fence.Int64(token)))
+	Keep(span, ReasonFencedWrite)
+}
+
 // Fail marks a span as an error of the service. kind is one of few words: what an error says may hold values that do not
 // belong in a trace.
 func Fail(span trace.Span, kind string) {

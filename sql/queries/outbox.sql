@@ -69,3 +69,16 @@ WHERE (e.tenant_id, e.id) IN (
     LIMIT sqlc.arg(batch)
     FOR UPDATE SKIP LOCKED
 );
+
+-- name: MeasureOutbox :one
+-- How many events wait, counted up to a number, and since when the oldest of those does: a look at the left edge of the
+-- index of what was not dispatched.
+-- The figures are the operator's, over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT count(*) AS pending, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT occurred_at FROM outbox_events
+    WHERE dispatched_at IS NULL AND occurred_at <= now()
+    ORDER BY aggregate_id, version
+    LIMIT sqlc.arg(most)
+) AS waiting;

@@ -126,7 +126,7 @@ func (w *world) tenant(id, name, expires string) {
 				subtotal_minor, discount_minor, total_minor, shipping_address_id, metadata, version, created_at)
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
-			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', '$expires')`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at, dispatched_at)
 			VALUES ('$id', gen_random_uuid(), 'order', '$id', 2, 'orderonce.order.cancelled.v1', '{}', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
@@ -134,7 +134,7 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', gen_random_uuid(), 'log', '', 'write', '$id', '$id', 1, '$id', '\x7b7d', '$hash', false, 'succeeded', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
-			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
+			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', '$expires')`,
 		`webhook_subscriptions (tenant_id, id, name, url, event_types, failing_since, created_at)
 			VALUES ('$id', '$id', '$name', 'https://hooks.example/', '{}', now(), now())`,
 		`webhook_subscriptions (tenant_id, id, name, url, event_types, active, disabled_reason, created_at)

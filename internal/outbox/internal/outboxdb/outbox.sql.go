@@ -187,6 +187,32 @@ func (q *Queries) MarkDispatched(ctx context.Context, db DBTX, arg MarkDispatche
 	return result.RowsAffected(), nil
 }
 
+const measureOutbox = `-- name: MeasureOutbox :one
+SELECT count(*) AS pending, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT occurred_at FROM outbox_events
+    WHERE dispatched_at IS NULL AND occurred_at <= now()
+    ORDER BY aggregate_id, version
+    LIMIT $1
+) AS waiting
+`
+
+type MeasureOutboxRow struct {
+	Pending       int64
+	OldestSeconds float64
+}
+
+// How many events wait, counted up to a number, and since when the oldest of those does: a look at the left edge of the
+// index of what was not dispatched.
+// The figures are the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) MeasureOutbox(ctx context.Context, db DBTX, most int32) (MeasureOutboxRow, error) {
+	row := db.QueryRow(ctx, measureOutbox, most)
+	var i MeasureOutboxRow
+	err := row.Scan(&i.Pending, &i.OldestSeconds)
+	return i, err
+}
+
 const pruneEvents = `-- name: PruneEvents :execrows
 DELETE FROM outbox_events AS e
 WHERE (e.tenant_id, e.id) IN (
