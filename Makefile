@@ -2,7 +2,8 @@
 export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev gen check-gen fmt test clients test-clients test-typescript test-race lint vuln bench fuzz faults postgres check
+.PHONY: help dev gen check-gen fmt test clients test-clients test-typescript test-race lint rules vuln bench fuzz faults postgres \
+	check
 
 PKG ?= ./...
 FUZZTIME ?= 10s
@@ -49,6 +50,9 @@ test-race: postgres ## Runs the tests under the race detector, which needs a C c
 lint: ## Checks format, habits, the floors and the SQL
 	scripts/lint.sh
 
+rules: ## Checks and tests the alerts of deploy/observability
+	scripts/rules.sh
+
 vuln: ## Looks for known vulnerabilities in reach of the code; ARGS=--stdlib fails on Go's own too
 	scripts/vuln.sh $(ARGS)
 
@@ -66,6 +70,6 @@ faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 
 postgres: ## Installs a PostgreSQL where there is none
 	@scripts/postgres.sh
 
-check: lint vuln check-gen test ## All that must hold before a commit lands; what .ci/run runs
+check: lint rules vuln check-gen test ## All that must hold before a commit lands; what .ci/run runs
 	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS=
 	@$(MAKE) --no-print-directory clients

@@ -21,24 +21,27 @@ import (
 	"orderonce/internal/identity"
 	"orderonce/internal/identity/oidc"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // app is a server with all that it stands on, ready to listen.
 type app struct {
 	config  config
 	log     *slog.Logger
+	tells   *telemetry.Telemetry
 	db      *postgres.DB // of requests
 	workers *postgres.DB // of what belongs to no single tenant; a pool of its own, so that neither starves the other
 	issuer  *oidc.Issuer // nil where none is trusted
 	keyring *identity.Keyring
 	server  *httpapi.Server
+	purger  *idempotency.Purger
 }
 
 func newLogger(cmd *cobra.Command, c config) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: c.LogLevel}))
+	return slog.New(telemetry.TracedLog(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: c.LogLevel})))
 }
 
-func openDB(ctx context.Context, c config, role postgres.Role) (*postgres.DB, error) {
+func openDB(ctx context.Context, c config, role postgres.Role, tells *telemetry.Telemetry) (*postgres.DB, error) {
 	connections := c.MaxConnections
 	if role == postgres.Worker {
 		connections = c.WorkerConnections
@@ -46,35 +49,39 @@ func openDB(ctx context.Context, c config, role postgres.Role) (*postgres.DB, er
 	return postgres.Open(ctx, postgres.Config{
 		URL: c.DatabaseURL, Role: role, MaxConns: connections, TenantShare: max(connections*3/4, 1),
 		SharedCommits: c.SharedCommits, Acquire: c.Acquire, Statement: c.Statement,
-		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit,
+		IdleInTransaction: c.IdleInTransaction, Deadline: c.Unit, Telemetry: tells,
 	})
 }
 
-func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
-	a := &app{config: c, log: log}
+func newApp(ctx context.Context, c config, log *slog.Logger, tells *telemetry.Telemetry) (*app, error) {
+	a := &app{config: c, log: log, tells: tells}
 	var err error
-	if a.workers, err = openWorkers(ctx, c); err != nil {
-		return nil, err
-	}
-	if a.db, err = openDB(ctx, c, postgres.Request); err != nil {
+	if a.workers, err = openWorkers(ctx, c, tells); err != nil {
 		a.close()
 		return nil, err
 	}
+	if a.db, err = openDB(ctx, c, postgres.Request, tells); err != nil {
+		a.close()
+		return nil, err
+	}
+	a.purger = idempotency.NewPurger(a.workers, log)
 	a.keyring = identity.NewKeyring(a.workers)
 	if c.OIDC.Issuer != "" {
 		a.issuer = oidc.New(c.OIDC, log)
 		a.keyring.Trust(a.issuer)
 	}
-	a.server, err = httpapi.New(
-		ctx, httpapi.Config{
-			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
-			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
-		}, httpapi.Modules{
-			Tenants:   httpapi.Side{DB: a.db, Keys: idempotency.New(a.db, c.Unit, c.ReplayCache)},
-			Operators: httpapi.Side{DB: a.workers, Keys: idempotency.New(a.workers, c.Unit, 0)},
-			Keyring:   a.keyring,
-		}, log,
-	)
+	modules := httpapi.Modules{
+		Tenants:   httpapi.Side{DB: a.db, Keys: idempotency.New(a.db, c.Unit, c.ReplayCache)},
+		Operators: httpapi.Side{DB: a.workers, Keys: idempotency.New(a.workers, c.Unit, 0)},
+		Keyring:   a.keyring, Telemetry: tells,
+	}
+	a.server, err = httpapi.New(ctx, httpapi.Config{
+		MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
+		TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
+	}, modules, log)
+	if err == nil {
+		err = a.tellFollowers(modules)
+	}
 	if err == nil {
 		err = errors.Join(nested([]bound{
 			{"the longest x-idempotency wait in openapi.yaml", a.server.LongestWait()}, {"statement-timeout", c.Statement},
@@ -89,14 +96,14 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 
 // openWorkers opens the database for work that belongs to no single tenant, once it is known that this binary can work
 // on it.
-func openWorkers(ctx context.Context, c config) (*postgres.DB, error) {
+func openWorkers(ctx context.Context, c config, tells *telemetry.Telemetry) (*postgres.DB, error) {
 	if c.DatabaseURL == "" {
 		return nil, errors.New("database-url: must be set, as a flag or as ORDERONCE_DATABASE_URL")
 	}
 	if err := checkSchema(ctx, c); err != nil {
 		return nil, err
 	}
-	return openDB(ctx, c, postgres.Worker)
+	return openDB(ctx, c, postgres.Worker, tells)
 }
 
 func (a *app) close() {
@@ -122,7 +129,8 @@ type ready struct {
 	BaseURL     string            `json:"base_url,omitempty"`
 	SandboxURL  string            `json:"sandbox_url,omitempty"`  // of the sandbox, and of dev's
 	DatabaseURL string            `json:"database_url,omitempty"` // in dev; the owner's, who sees every tenant
-	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, where it was asked for
+	MetricsURL  string            `json:"metrics_url,omitempty"`  // for Prometheus, where it was asked for
+	DebugURL    string            `json:"debug_url,omitempty"`    // of net/http/pprof, likewise
 	PIDs        map[string]int    `json:"pids"`
 	Keys        map[string]string `json:"keys,omitempty"` // in dev; an API key of each demo tenant, and ops: of an operator
 }
@@ -132,14 +140,20 @@ type ready struct {
 func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(r ready) error) (err error) {
 	defer a.close()
 	growHeap()
-	debugging, err := listenDebug(ctx, a.config.DebugListen)
+	debugging, err := listenAside(ctx, "debug-listen", a.config.DebugListen, profiles())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, debugging.close()) }()
+	scraped, err := listenAside(ctx, "metrics-listen", a.config.MetricsListen, scrapes(a.tells))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scraped.close()) }()
 	purging, stopPurging := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { idempotency.NewPurger(a.workers, a.log).Run(purging) })
+	background.Go(func() { a.purger.Run(purging) })
+	background.Go(func() { measure(purging, a.log, a.tells, a.purger.Measure, a.behind) })
 	// Requests that come while the server drains need the issuer's keys too, and are uses of their own.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.issuer != nil {
@@ -163,7 +177,7 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	if err := started(ready{BaseURL: "http://" + listener.Addr().String(), DebugURL: debugging.address()}); err != nil {
+	if err := started(ready{BaseURL: "http://" + listener.Addr().String(), MetricsURL: scraped.path(metricsPath), DebugURL: debugging.path("")}); err != nil {
 		return errors.Join(err, server.Close(), <-served)
 	}
 	select {

@@ -21,6 +21,7 @@ import (
 
 	"orderonce/internal/effects/cloudevents"
 	"orderonce/internal/identity/oidc"
+	"orderonce/internal/telemetry"
 )
 
 const envPrefix = "ORDERONCE_"
@@ -84,12 +85,16 @@ var settings = []setting{
 	{"effect-retention", "2160h", "how long effects are kept after their end, but for those that an order waited for"},
 	{"drain-delay", "2s", "time between /readyz turning false and the listener closing"},
 	{"stop-timeout", "20s", "time for the requests under way when stopping"},
+	{"metrics-listen", "", "address for Prometheus to scrape, a listener of its own that asks for no credential; empty for none"},
+	{"otlp-endpoint", "", "where traces and metrics go by OTLP over gRPC, such as http://127.0.0.1:4317 (default: OTEL_EXPORTER_OTLP_ENDPOINT)"},
+	{"trace-sampling", "0.01", "share of the traces that are kept, 0 to 1; those of conflicts, time-outs and failures always are"},
+	{"telemetry-key-secret", "", "secret of the hashes that stand for idempotency keys in telemetry; a random one at each start where empty"},
 	{"debug-listen", "", "address of loopback for net/http/pprof; empty for none"},
 }
 
 // secret says whether its value is shown to nobody.
 func (s setting) secret() bool {
-	return strings.HasSuffix(s.name, "-authorization") || s.name == "nats-url"
+	return strings.HasSuffix(s.name, "-authorization") || s.name == "nats-url" || s.name == "telemetry-key-secret"
 }
 
 // config is the settings, checked.
@@ -106,8 +111,9 @@ type config struct {
 	TaskConcurrency                              int
 	TenantRate                                   float64
 	Origins                                      []string
-	DebugListen                                  string
+	DebugListen, MetricsListen                   string
 	OIDC                                         oidc.Config // Issuer is empty where none is trusted
+	Telemetry                                    telemetry.Config
 	Effects                                      effectsConfig
 }
 
@@ -198,7 +204,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	c := config{
 		DatabaseURL: k.String("database-url"), Listen: k.String("listen"), ReadyFile: k.String("ready-file"),
-		DebugListen:       k.String("debug-listen"),
+		DebugListen: k.String("debug-listen"), MetricsListen: k.String("metrics-listen"),
 		MaxConnections:    int32(number("max-connections", 1, mostConnections)),    //nolint:gosec // in bounds
 		WorkerConnections: int32(number("worker-connections", 1, mostConnections)), //nolint:gosec // in bounds
 		TaskConcurrency:   int(number("task-concurrency", 1, 1000)),
@@ -218,6 +224,7 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 		fail("cors-origins", err)
 	}
 	fail("debug-listen", debugAddress(c.DebugListen))
+	c.Telemetry = telemetryConfig(k, fail)
 	c.OIDC = oidcConfig(k, duration("oidc-leeway"), fail)
 	c.Effects = effectsConfigOf(k, duration, number, fail)
 	fail("log-level", c.LogLevel.UnmarshalText([]byte(k.String("log-level"))))

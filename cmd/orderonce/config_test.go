@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"orderonce/internal/telemetry"
 )
 
 // A flag wins over the environment, the environment over the file, the file over the default: for every setting
@@ -178,7 +180,7 @@ func TestStatementTimeoutCoversTheLongestWait(t *testing.T) {
 	c, err := loadConfig(cmd.Flags())
 	must(t, err)
 	c.DatabaseURL = databaseOfTest(t)
-	_, err = newApp(t.Context(), c, newLogger(cmd, c))
+	_, err = newApp(t.Context(), c, newLogger(cmd, c), telemetry.Off())
 	if err == nil || !strings.Contains(err.Error(), "wait in openapi.yaml (2s) must be shorter than statement-timeout (2s)") {
 		t.Errorf("got %v", err)
 	}

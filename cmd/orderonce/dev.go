@@ -16,6 +16,8 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/postgres"
 	"orderonce/internal/postgres/localpg"
+	"orderonce/internal/telemetry"
+	"orderonce/internal/telemetry/tracepage"
 )
 
 func devCommand() *cobra.Command {
@@ -44,7 +46,9 @@ requests is cut after the commit, as a bad network would: the retry gets the fir
 		},
 	}
 	addSettings(cmd)
-	for name, value := range map[string]string{"drain-delay": "0s", "log-level": "warn", "webhook-allow-private": "true"} {
+	for name, value := range map[string]string{
+		"drain-delay": "0s", "log-level": "warn", "webhook-allow-private": "true", "metrics-listen": "127.0.0.1:0", "trace-sampling": "1",
+	} {
 		flag := cmd.Flags().Lookup(name)
 		flag.DefValue = value
 		_ = flag.Value.Set(value) // any string will do
@@ -70,12 +74,19 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	if err := postgres.MigrateUp(ctx, c.DatabaseURL); err != nil {
 		return err
 	}
+	traces := tracepage.NewStore()
+	c.Telemetry.Spans = traces.Add
+	tells, err := telemetry.New(ctx, c.Telemetry, log)
+	if err != nil {
+		return err
+	}
+	defer closeTelemetry(ctx, tells, log)
 	play, err := playServices(ctx, c, data, failed != nil, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, play.close(ctx)) }()
-	a, err := newApp(ctx, c, log)
+	a, err := newApp(ctx, c, log, tells)
 	if err != nil {
 		return err
 	}
@@ -85,7 +96,7 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 		return fmt.Errorf("make the demo tenants: %w", err)
 	}
 	c.Effects = c.Effects.played(play.url)
-	beside, err := newBackground(ctx, c, log)
+	beside, err := newBackground(ctx, c, log, tells)
 	if err != nil {
 		a.close()
 		return err
@@ -93,7 +104,7 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	defer beside.close()
 	beside.dispatcher.Watch(a.db)
 	defer beside.start(ctx)()
-	return a.run(ctx, dropResponses(a.server, drop), failed, func(r ready) error {
+	return a.run(ctx, withTraces(dropResponses(a.server, drop), traces), failed, func(r ready) error {
 		r.SandboxURL, r.DatabaseURL, r.PIDs, r.Keys = play.url, c.DatabaseURL, pids, keys
 		printWelcome(cmd.OutOrStdout(), r, drop)
 		return writeReady(c.ReadyFile, r)

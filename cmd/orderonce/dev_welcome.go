@@ -31,6 +31,7 @@ Change an amount and keep the key: 409 idempotency_key_reused tells where. Take 
 EXPIRED10: a rejection, stored and replayed like a success.
 
   contract  %[1]s/openapi.yaml
+  traces    %[1]s/debug/traces
   reference %[1]s/docs
   acme      %[2]s
   globex    %[4]s

@@ -12,8 +12,8 @@ import (
 )
 
 func idempotencyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "idempotency", Short: "Look after the idempotency records"}
-	cmd.AddCommand(purgeCommand())
+	cmd := &cobra.Command{Use: "idempotency", Short: "Look at and after the idempotency records"}
+	cmd.AddCommand(showKeyCommand(), purgeCommand())
 	return cmd
 }
 

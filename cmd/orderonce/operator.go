@@ -17,6 +17,7 @@ import (
 
 	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // What the commands of operators have in common: tenants, principals and keys. The same flag names the same thing in
@@ -31,7 +32,7 @@ func onDatabase(cmd *cobra.Command, do func(ctx context.Context, c config, db *p
 	if err != nil {
 		return err
 	}
-	db, err := openWorkers(cmd.Context(), c)
+	db, err := openWorkers(cmd.Context(), c, telemetry.Off())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"orderonce/internal/telemetry"
 )
 
 func serveCommand() *cobra.Command {
@@ -19,7 +21,12 @@ listener closes and the requests under way end. The database must be migrated (o
 				return err
 			}
 			log := newLogger(cmd, c)
-			a, err := newApp(cmd.Context(), c, log)
+			tells, err := telemetry.New(cmd.Context(), c.Telemetry, log)
+			if err != nil {
+				return err
+			}
+			defer closeTelemetry(cmd.Context(), tells, log)
+			a, err := newApp(cmd.Context(), c, log, tells)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
 	"orderonce/internal/tasks"
+	"orderonce/internal/telemetry"
 )
 
 func workerCommand() *cobra.Command {
@@ -43,19 +45,31 @@ worker goes on with it at once.`,
 
 func runWorker(cmd *cobra.Command, c config) error {
 	ctx, log := cmd.Context(), newLogger(cmd, c)
-	debugging, err := listenDebug(ctx, c.DebugListen)
+	debugging, err := listenAside(ctx, "debug-listen", c.DebugListen, profiles())
 	if err != nil {
 		return err
 	}
 	defer debugging.close() //nolint:errcheck // whoever was profiling knows
-	w, err := newBackground(ctx, c, log)
+	tells, err := telemetry.New(ctx, c.Telemetry, log)
+	if err != nil {
+		return err
+	}
+	defer closeTelemetry(ctx, tells, log)
+	scraped, err := listenAside(ctx, "metrics-listen", c.MetricsListen, scrapes(tells))
+	if err != nil {
+		return err
+	}
+	defer scraped.close() //nolint:errcheck // whoever was scraping knows
+	w, err := newBackground(ctx, c, log, tells)
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	growHeap()
 	log.InfoContext(ctx, "ready", "destinations", len(w.destinations.all))
-	if err := writeReady(c.ReadyFile, ready{DebugURL: debugging.address(), PIDs: map[string]int{"worker": os.Getpid()}}); err != nil {
+	if err := writeReady(c.ReadyFile, ready{
+		MetricsURL: scraped.path(metricsPath), DebugURL: debugging.path(""), PIDs: map[string]int{"worker": os.Getpid()},
+	}); err != nil {
 		return err
 	}
 	w.run(ctx)
@@ -73,15 +87,16 @@ type background struct {
 	tasks        *tasks.Worker
 	results      *tasks.Purger
 	pruning      []*postgres.Sweep
+	log          *slog.Logger
 }
 
-func newBackground(ctx context.Context, c config, log *slog.Logger) (*background, error) {
+func newBackground(ctx context.Context, c config, log *slog.Logger, tells *telemetry.Telemetry) (*background, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name of this machine: %w", err)
 	}
 	owner := fmt.Sprintf("%s/%d", host, os.Getpid())
-	db, err := openWorkers(ctx, c)
+	db, err := openWorkers(ctx, c, tells)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +139,11 @@ func (b *background) run(ctx context.Context) {
 	all.Go(func() { b.reconciler.Run(ctx) })
 	all.Go(func() { b.tasks.Run(ctx) })
 	all.Go(func() { b.results.Run(ctx) })
+	all.Go(func() {
+		measure(ctx, b.log, b.db.Telemetry(), func(ctx context.Context) error {
+			return errors.Join(outbox.Measure(ctx, b.db), effects.Measure(ctx, b.db, b.destinations.all))
+		})
+	})
 	for _, sweep := range b.pruning {
 		all.Go(func() { sweep.Run(ctx) })
 	}

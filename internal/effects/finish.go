@@ -13,6 +13,7 @@ import (
 	"orderonce/internal/effects/internal/effectsdb"
 	"orderonce/internal/faultpoint"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // errLost is a taking that another one, or a person, has taken the effect from.
@@ -44,12 +45,16 @@ func (w *Worker) finish(ctx context.Context, l *line, t taking, o outcome) {
 	switch {
 	case errors.Is(err, errLost):
 		w.counts.fenced.Add(1)
+		telemetry.Fenced(ctx, t.Token)
 		log.WarnContext(ctx, "an effect's outcome came too late and is not written", "state", o.state, "token", t.Token)
 		return
 	case err != nil:
 		w.counts.unwritten.Add(1)
 		log.ErrorContext(ctx, "an effect's outcome is not written", "state", o.state, "error", err)
 		return
+	}
+	tellState(ctx, o.state)
+	switch {
 	case o.state == NeedsHuman:
 		w.counts.needsHuman.Add(1)
 		log.WarnContext(ctx, "an effect needs a person", "attempts", t.Attempts, "verdict", o.entry.Verdict, "detail", clean(o.entry.Detail))

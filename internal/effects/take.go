@@ -76,6 +76,8 @@ func (l *line) turn(taken []taking, most int32, seen int64, last uuid.UUID) (mor
 
 // work does what may be done with an effect that was taken, and writes what came of it.
 func (w *Worker) work(calls context.Context, l *line, t taking) {
+	calls, span := w.attempt(calls, t)
+	defer span.End()
 	step, why := l.step(t, w.options.Margin, l.MaxAttempts)
 	if step == giveUp {
 		w.finish(calls, l, t, outcome{state: NeedsHuman, entry: Entry{Detail: why}})
@@ -96,6 +98,7 @@ func (w *Worker) work(calls context.Context, l *line, t taking) {
 	ctx, cancel := context.WithDeadline(calls, deadline)
 	result := w.call(ctx, l, t, step)
 	cancel()
+	w.tellResult(calls, l, step, result)
 	if cut := calls.Err() != nil && result.Status == 0; cut {
 		done(errUnused)
 		if t.State == InFlight && result.Verdict == NotExecuted {

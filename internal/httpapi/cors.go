@@ -7,7 +7,7 @@ import (
 
 // What a page of another origin may send and read: the headers of the contract. A test compares them with it.
 const (
-	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, API-Version, Prefer"
+	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, API-Version, Prefer, traceparent, tracestate"
 	corsResponseHeaders = "Location, ETag, Idempotency-Replayed, Idempotency-Key-Expires, Preference-Applied, " +
 		"Retry-After, X-Should-Retry, X-Request-Id, WWW-Authenticate, Allow"
 )

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency"
@@ -35,6 +36,14 @@ type call struct {
 	wait       *time.Duration // how long the client would wait for a first request; nil for the policy's bound
 	parameters *idempotency.Parameters
 	input      *imports.Input // of a body of rows; nil where it has another
+
+	// What is told of it.
+	span     trace.Span
+	status   int    // that was sent
+	problem  string // its code, where it was one
+	outcome  string // of a keyed request
+	kept     bool   // the trace, for its outcome
+	resource idempotency.Resource
 }
 
 type callKey struct{}
@@ -70,6 +79,8 @@ func (s *Server) call(o *operation, serve func(http.ResponseWriter, *http.Reques
 		w.Header().Set("X-Request-Id", c.requestID)
 		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), s.config.Request)
 		defer cancel()
+		w, ctx, told := s.observe(ctx, w, r, c)
+		defer told()
 		r = r.WithContext(ctx)
 		s.boundBody(w, r)
 		defer func() {

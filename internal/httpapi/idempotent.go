@@ -47,8 +47,10 @@ func (s *Server) once(
 		Authorise:  func(ctx context.Context) error { return s.authorise(ctx, c) },
 	}
 	outcome, err := s.side(c.operation).Keys.Do(ctx, request, func(ctx context.Context, tx *postgres.Tx) (idempotency.Answer, error) {
+		c.problem = "" // of an earlier run of the work
 		r, err := work(ctx, tx)
-		if fault.KindOf(err).Rejection() {
+		if kind := fault.KindOf(err); kind.Rejection() {
+			c.problem = kind.String()
 			status, header, body := renderProblem(c, err)
 			return idempotency.Answer{Status: status, Header: businessHeader(header), Body: body, Rejected: true}, nil
 		}
@@ -62,6 +64,10 @@ func (s *Server) once(
 	}
 	if err != nil {
 		return stored{}, s.explain(ctx, err)
+	}
+	c.outcome = outcome.Word()
+	if outcome.Resource != nil {
+		c.resource = *outcome.Resource
 	}
 	faultpoint.Hit(faultpoint.BeforeResponse)
 	return stored{outcome}, nil

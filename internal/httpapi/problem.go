@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"orderonce/internal/fault"
@@ -79,6 +80,7 @@ type problem struct {
 	Differing    *[]string    `json:"differing,omitempty"`
 	Errors       []fieldError `json:"errors,omitempty"`
 	RequestID    string       `json:"request_id"`
+	TraceID      string       `json:"trace_id,omitempty"`
 }
 
 type fieldError struct {
@@ -99,6 +101,7 @@ func renderProblem(c *call, err error) (status int, header map[string]string, bo
 	p := problem{
 		Type: "/problems/" + kind.String(), Title: t.title, Status: t.status, Detail: f.Detail, Code: kind.String(),
 		Retryable: t.retryable, KeyAction: noKey, RetryAfterMS: f.RetryAfter.Milliseconds(), RequestID: c.requestID,
+		TraceID: c.traceID(t.status),
 	}
 	if c.operation != nil && c.operation.policy != nil {
 		p.KeyAction = t.keyAction
@@ -129,15 +132,22 @@ func renderProblem(c *call, err error) (status int, header map[string]string, bo
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	err = s.confirm(r, c, err)
+	kind := fault.KindOf(err)
+	c.refused(kind)
 	status, header, body := renderProblem(c, err)
 	if status >= http.StatusInternalServerError {
 		level := slog.LevelError
 		if status == http.StatusServiceUnavailable {
 			level = slog.LevelWarn // the client comes back; what is behind it has alarms of its own
 		}
-		s.log.LogAttrs(r.Context(), level, "request failed",
+		attrs := []slog.Attr{
 			slog.String("request_id", c.requestID), slog.String("operation", operationID(c)),
-			slog.String("code", fault.KindOf(err).String()), slog.String("error", err.Error()))
+			slog.String("code", kind.String()), slog.String("error", err.Error()),
+		}
+		for _, party := range s.parties(c) {
+			attrs = append(attrs, slog.String(strings.ReplaceAll(strings.TrimPrefix(string(party.Key), "orderonce."), ".", "_"), party.Value.AsString()))
+		}
+		s.log.LogAttrs(r.Context(), level, "request failed", attrs...)
 	}
 	for name, value := range header {
 		w.Header().Set(name, value)

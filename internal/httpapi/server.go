@@ -22,6 +22,7 @@ import (
 	"orderonce/internal/idempotency"
 	"orderonce/internal/identity"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // Config bounds requests, and says from where they may come.
@@ -42,6 +43,7 @@ type Modules struct {
 	Tenants   Side // of the Request role: what callers do with their own tenant's rows
 	Operators Side // of the Worker role: what operators do with any tenant's rows
 	Keyring   *identity.Keyring
+	Telemetry *telemetry.Telemetry
 }
 
 // Side is a database, as one role sees it, and the idempotency keys of what is done on it. Both sides keep their keys in
@@ -93,6 +95,13 @@ func New(ctx context.Context, config Config, modules Modules, log *slog.Logger) 
 	})
 	for _, origin := range config.Origins {
 		s.origins[origin] = true
+	}
+	if s.modules.Telemetry == nil {
+		s.modules.Telemetry = telemetry.Off()
+	}
+	_, err = s.modules.Telemetry.Observe("http.server.active_requests", "Requests under way.", s.inFlight.Load)
+	if err != nil {
+		return nil, fmt.Errorf("measure the requests: %w", err)
 	}
 	generated := api.HandlerWithOptions(
 		api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{

@@ -249,3 +249,18 @@ func (s *specification) problemSchema(kind fault.Kind) *openapi3.Schema {
 	}
 	return nil
 }
+
+// KeyedOperations are the operations that take an idempotency key.
+func KeyedOperations(ctx context.Context) (ids []string, err error) {
+	spec, err := loadSpecification(ctx, orderonce.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range spec.operations {
+		if o.policy != nil {
+			ids = append(ids, o.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}

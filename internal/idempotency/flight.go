@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/telemetry"
 )
 
 // In one process the duplicates of a running request wait in memory and hold no connection: one leads, the others
@@ -92,11 +93,15 @@ func (k *Keys) Followers() int {
 // follow waits for the leader and answers with its outcome, after the checks that every replay makes: the caller's
 // parameters and the caller's rights of now. again says that the leader failed, and leadership is free.
 func (r *run) follow(ctx context.Context, ahead *flight) (outcome Outcome, again bool, err error) {
+	r.role = telemetry.RoleFollower
+	began := time.Now()
+	defer func() { r.waited += time.Since(began) }()
 	timer := time.NewTimer(time.Until(r.waitUntil))
 	defer timer.Stop()
 	select {
 	case <-ahead.landed:
 	case <-timer.C:
+		r.late = true
 		return Outcome{}, false, inProgress("The first request with this key is still running.")
 	case <-ctx.Done():
 		return Outcome{}, false, fault.Later(fault.Busy, "wait for the first request", ctx.Err())

@@ -9,8 +9,12 @@ import (
 	"errors"
 	"time"
 
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
 	"orderonce/internal/fault"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // Keys runs operations under their idempotency keys. Safe for concurrent use.
@@ -62,14 +66,17 @@ type Work func(ctx context.Context, tx *postgres.Tx) (Answer, error)
 //
 // Once the claim is on its way the caller's cancellation no longer counts: the unit is finished and recorded, so
 // that the retry replays. An error other than fault.OutcomeUnknown stored nothing.
-func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, error) {
+func (k *Keys) Do(ctx context.Context, request Request, work Work) (outcome Outcome, err error) {
+	ctx, span := telemetry.Start(ctx, telemetry.SpanAcquire)
 	r := run{
 		keys:      k,
 		request:   &request,
 		print:     k.rules.known[k.rules.writes](request.APIVersion, request.Scope.Operation, request.Parameters),
 		work:      work,
 		waitUntil: time.Now().Add(request.wait()),
+		span:      span,
 	}
+	defer func() { r.tell(ctx, outcome, err) }()
 	if outcome, answered, err := r.replay(ctx); answered {
 		return outcome, err
 	}
@@ -94,6 +101,7 @@ func (k *Keys) Do(ctx context.Context, request Request, work Work) (Outcome, err
 
 // lead runs the request for itself and for its followers, to whom it leaves the outcome whatever happens.
 func (r *run) lead(ctx context.Context) (Outcome, error) {
+	r.role = telemetry.RoleLeader
 	outcome, err := Outcome{}, errPanicked
 	defer func() { r.keys.flights.land(r.request.Scope, outcome, err) }()
 	ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
@@ -119,6 +127,7 @@ func (r *run) decide(ctx context.Context) (Outcome, error) {
 		if !r.again(err) {
 			break
 		}
+		r.span.AddEvent(telemetry.EventRetry, trace.WithAttributes(semconv.ErrorTypeKey.String(kindOf(err))))
 	}
 	return Outcome{}, r.final(err)
 }
@@ -132,6 +141,11 @@ type run struct {
 	waitUntil time.Time
 	open      bool        // a table refused a staged row: work must learn that while its transaction is open
 	unknown   *completion // what a COMMIT whose outcome is unknown would have stored
+
+	span   trace.Span
+	role   string        // how the outcome was come by
+	waited time.Duration // for whoever was first
+	late   bool          // the wait ended at its bound
 }
 
 // errVanished says that the record which took the key away is gone: purged, or expired and forgotten.
@@ -173,7 +187,10 @@ func (r *run) final(err error) error {
 
 // own claims the key, works and records the outcome, in one unit.
 func (r *run) own(ctx context.Context) (Outcome, error) {
-	c := &claim{request: r.request, print: r.print, createdAt: time.Now().UTC().Truncate(time.Microsecond)}
+	began := time.Now()
+	c := &claim{
+		request: r.request, print: r.print, createdAt: began.UTC().Truncate(time.Microsecond), trace: telemetry.Traceparent(ctx),
+	}
 	unit := postgres.Unit{
 		Tenant:      r.request.Scope.Tenant,
 		First:       append(r.request.Before[:len(r.request.Before):len(r.request.Before)], postgres.Staged{Kind: claimKind, Row: c}),
@@ -196,6 +213,7 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		if done, err = complete(answer, r.request.Policy); err != nil {
 			return err
 		}
+		done.trace = c.trace
 		if tx.Opened() {
 			tx.Stage(resultKind, &result{scope: r.request.Scope, completion: done})
 		} else {
@@ -211,10 +229,11 @@ func (r *run) own(ctx context.Context) (Outcome, error) {
 		return r.recordedBefore(ctx, unsent)
 	}
 	if err != nil {
+		r.lost(ctx, err, time.Since(began))
 		return Outcome{}, err
 	}
 	r.keys.recent.keep(r.request.Scope, r.print, done.recorded())
-	return Outcome{Answer: done.answer, Expires: done.expires()}, nil
+	return Outcome{Answer: done.answer, Expires: done.expires(), Trace: done.trace}, nil
 }
 
 // definite says that the work's fault is a judgement of the request, and not the service's trouble of the moment.

@@ -25,8 +25,8 @@ var (
 
 // Resource is what an outcome created or changed.
 type Resource struct {
-	Type string
-	ID   uuid.UUID
+	Type string    `json:"type"`
+	ID   uuid.UUID `json:"id"`
 }
 
 // Answer is what a client is told, in the form that is stored: a replay has the same status, the same header values
@@ -49,6 +49,8 @@ type Outcome struct {
 	Expires  time.Time // when the key is forgotten; zero while the answer is a promise that was not kept yet
 	// ByReference says that the first answer's body was not kept: it is to be made of Resource as that is now.
 	ByReference bool
+	// Trace is the W3C trace context of the request that made the answer; empty where nobody can look at it.
+	Trace string
 }
 
 // completion is the part of a record that the work's end brings.
@@ -58,6 +60,7 @@ type completion struct {
 	body        []byte // nil where the record only refers to the resource
 	completedAt time.Time
 	expiresAt   *time.Time // nil where the answer is a promise
+	trace       string
 }
 
 // complete decides how an answer is remembered. One that is too large is kept by reference where it has a resource to
@@ -80,7 +83,7 @@ func complete(answer Answer, policy Policy) (*completion, error) {
 
 // recorded is the outcome as a replay reads it.
 func (c *completion) recorded() Outcome {
-	outcome := Outcome{Answer: c.answer, Expires: c.expires(), ByReference: c.body == nil}
+	outcome := Outcome{Answer: c.answer, Expires: c.expires(), ByReference: c.body == nil, Trace: c.trace}
 	outcome.Body = c.body
 	return outcome
 }
@@ -109,6 +112,7 @@ type claim struct {
 	request    *Request
 	print      fingerprint
 	createdAt  time.Time
+	trace      string
 	completion *completion // nil while the work is still to come
 }
 
@@ -120,6 +124,9 @@ func (c *claim) Write(ctx context.Context, db postgres.DBTX) error {
 		Fingerprint:    c.print.sum[:], FingerprintVersion: c.print.version,
 		FieldDigests: digest(c.request.Parameters), ApiVersion: c.request.APIVersion,
 		CreatedAt: c.createdAt,
+	}
+	if c.trace != "" {
+		params.Traceparent = &c.trace
 	}
 	if done := c.completion; done != nil {
 		status := int16(done.answer.Status) //nolint:gosec // an HTTP status
@@ -175,6 +182,9 @@ func outcomeOf(row idempotencydb.ReadOutcomeRow) (Outcome, error) {
 	}
 	if row.ExpiresAt != nil {
 		outcome.Expires = *row.ExpiresAt
+	}
+	if row.Traceparent != nil {
+		outcome.Trace = *row.Traceparent
 	}
 	return outcome, nil
 }

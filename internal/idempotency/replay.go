@@ -12,6 +12,7 @@ import (
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency/internal/idempotencydb"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // What looks like a retry is read before it is claimed: a claim that loses has sent all its work for nothing. Reading
@@ -28,10 +29,12 @@ func (r *run) replay(ctx context.Context) (outcome Outcome, answered bool, err e
 	case known && remembered.answers(r.print):
 		outcome = remembered.outcome
 		outcome.Replayed = true
+		r.role = telemetry.RoleMemory
 		err = r.keys.db.Check(ctx, scope.Tenant, r.request.Before...)
 	case known || scope.Key.old():
 		ctx, cancel := postgres.Detach(ctx, r.keys.deadline)
 		defer cancel()
+		r.role = telemetry.RoleRecord
 		outcome, err = r.recorded(ctx)
 	default:
 		return Outcome{}, false, nil

@@ -29,11 +29,11 @@ type Undispatched struct {
 
 // ReadBacklog reads how far the dispatch is behind. It costs as little with millions of events as with none waiting.
 func ReadBacklog(ctx context.Context, db postgres.DBTX) (Backlog, error) {
-	b := Backlog{Oldest: []Undispatched{}}
-	var err error
-	if b.Events, err = queries.CountUndispatched(ctx, db, mostCounted); err != nil {
+	waiting, err := queries.MeasureOutbox(ctx, db, mostCounted)
+	if err != nil {
 		return Backlog{}, fmt.Errorf("count the events that wait: %w", err)
 	}
+	b := Backlog{Events: waiting.Pending, Oldest: []Undispatched{}}
 	rows, err := queries.ListOldestUndispatched(ctx, db, mostListed)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("list the events that wait: %w", err)

@@ -108,6 +108,7 @@ func (d *Dispatcher) pause(ctx context.Context, wake <-chan struct{}) {
 func (d *Dispatcher) round(ctx context.Context) (more bool, err error) {
 	ctx, cancel := postgres.Detach(context.WithoutCancel(ctx), dispatchDeadline)
 	defer cancel()
+	began := time.Now()
 	var seen, ready []Recorded
 	err = d.db.InTx(ctx, postgres.Unit{LockTimeout: dispatchLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
 		if seen, ready, err = d.take(ctx, tx); err != nil || len(ready) == 0 {
@@ -123,6 +124,7 @@ func (d *Dispatcher) round(ctx context.Context) (more bool, err error) {
 	case err == nil:
 		if len(ready) > 0 {
 			faultpoint.Hit(faultpoint.AfterDispatched)
+			d.told(ctx, began, ready)
 		}
 		return d.advance(seen), nil
 	case len(ready) == 0 || errors.Is(err, postgres.ErrTransient) || errors.Is(err, postgres.ErrCommitUnknown):

@@ -7,13 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"orderonce/internal/fault"
 	"orderonce/internal/outbox/internal/outboxdb"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // Event is one fact about one aggregate.
@@ -33,7 +37,8 @@ var eventKind = &postgres.Kind{Name: "outbox event", Rank: postgres.RankEvent, B
 
 var queries = outboxdb.New()
 
-// Add stages the event in the unit of its change and gives it an id.
+// Add stages the event in the unit of its change and gives it an id. What is done for the event later, in traces of its
+// own, links to the span of this moment.
 func Add(ctx context.Context, tx *postgres.Tx, event Event) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -43,12 +48,40 @@ func Add(ctx context.Context, tx *postgres.Tx, event Event) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", event.Type, err)
 	}
+	traceparent := told(ctx, id, event.Type)
 	tx.Stage(eventKind, row{
 		TenantID: event.Tenant, ID: id,
 		AggregateType: event.AggregateType, AggregateID: event.AggregateID, Version: event.Version,
-		Type: event.Type, Payload: payload, OccurredAt: event.OccurredAt,
+		Type: event.Type, Payload: payload, Traceparent: traceparent, OccurredAt: event.OccurredAt,
 	})
 	return nil
+}
+
+// told writes the producer's span into a trace that shows details, and is what to link to.
+func told(ctx context.Context, id uuid.UUID, eventType string) (traceparent *string) {
+	if !telemetry.Sampled(ctx) {
+		return nil
+	}
+	ctx, span := telemetry.Detail(
+		ctx, "create "+subject(eventType), trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(
+			semconv.MessagingSystemKey.String("orderonce"), semconv.MessagingOperationName("create"),
+			semconv.MessagingOperationTypeCreate, semconv.MessagingDestinationName("outbox"),
+			telemetry.EventID.String(id.String()), telemetry.EventType.String(eventType),
+		),
+	)
+	defer span.End()
+	text := telemetry.Traceparent(ctx)
+	return &text
+}
+
+// subject is what an event of this type is about: order.created of orderonce.order.created.v1.
+func subject(eventType string) string {
+	name := strings.TrimPrefix(eventType, "orderonce.")
+	if at := strings.LastIndex(name, ".v"); at > 0 {
+		return name[:at]
+	}
+	return name
 }
 
 type row outboxdb.InsertEventParams

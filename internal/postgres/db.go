@@ -17,6 +17,7 @@ import (
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/telemetry"
 )
 
 // DBTX is what sqlc's queries run on: a session of the pool, or a pipeline that queues them.
@@ -41,6 +42,8 @@ type Config struct {
 	Statement         time.Duration // PostgreSQL's statement_timeout; then fault.Busy
 	IdleInTransaction time.Duration // idle_in_transaction_session_timeout: frees the locks of a peer that was cut off
 	Deadline          time.Duration // one Read, the caller's cancellation notwithstanding
+
+	Telemetry *telemetry.Telemetry // of all that is done on this database; nil for none
 }
 
 // DB is a bounded pool of connections to one database. Safe for concurrent use.
@@ -51,6 +54,8 @@ type DB struct {
 	commits  queue[*sharer]
 	reads    queue[*reading]
 	watchers watchers
+
+	stopMeasuring func() error
 }
 
 // Open makes the pool and waits until the database answers once. The caller closes it.
@@ -86,15 +91,34 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	db := &DB{pool: pool, config: config, gate: gate{share: int64(config.TenantShare)}}
 	db.commits = queue[*sharer]{limit: config.SharedCommits, size: sharedUnits, crowd: sharedCrowd, do: db.flush}
 	db.reads = queue[*reading]{limit: sharedReads, size: sharedUnits, do: db.readTogether}
+	if db.config.Telemetry == nil {
+		db.config.Telemetry = telemetry.Off()
+	}
 	if err := db.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err
 	}
+	db.stopMeasuring, err = db.config.Telemetry.Pool(string(config.Role), func() telemetry.Pool {
+		s := pool.Stat()
+		return telemetry.Pool{
+			Idle: int64(s.IdleConns()), Used: int64(s.AcquiredConns()), Most: int64(s.MaxConns()), TimedOut: s.CanceledAcquireCount(),
+		}
+	})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("measure the pool: %w", err)
+	}
 	return db, nil
 }
 
+// Telemetry is what this database's work is told to. Modules tell what they do on it to the same.
+func (db *DB) Telemetry() *telemetry.Telemetry { return db.config.Telemetry }
+
 // Close waits for the connections in use and closes them all.
-func (db *DB) Close() { db.pool.Close() }
+func (db *DB) Close() {
+	_ = db.stopMeasuring() // forgets a callback; there is nothing to lose
+	db.pool.Close()
+}
 
 // Stat is the pool's own account of its connections.
 func (db *DB) Stat() *pgxpool.Stat { return db.pool.Stat() }
@@ -184,21 +208,34 @@ func (s *session) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 	if err := s.prepare(ctx, sql); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return s.conn.Exec(ctx, sql, args...)
+	ctx, span := statement(ctx, sql)
+	tag, err := s.conn.Exec(ctx, sql, args...)
+	ended(span, err)
+	return tag, err
 }
 
 func (s *session) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if err := s.prepare(ctx, sql); err != nil {
 		return nil, err
 	}
-	return s.conn.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller reads the rows
+	ctx, span := statement(ctx, sql)
+	rows, err := s.conn.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller reads the rows
+	if !span.IsRecording() {
+		return rows, err
+	}
+	if err != nil {
+		ended(span, err)
+		return rows, err
+	}
+	return tracedRows{rows, span}, nil
 }
 
 func (s *session) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := s.prepare(ctx, sql); err != nil {
 		return failedRow{err}
 	}
-	return s.conn.QueryRow(ctx, sql, args...)
+	ctx, span := statement(ctx, sql)
+	return tracedRow(s.conn.QueryRow(ctx, sql, args...), span)
 }
 
 // failedRow is the answer of a QueryRow that could not be sent.

@@ -26,6 +26,15 @@ var ErrTransient = errors.New("rolled back, may be run again")
 // claim decides: that claim waits for a COMMIT still under way.
 var ErrCommitUnknown = errors.New("commit sent, outcome unknown")
 
+// LockTimeout is the cause of a fault that came of waiting too long for a row which another transaction held.
+type LockTimeout struct {
+	Kind *Kind // of the row
+	err  error
+}
+
+func (l *LockTimeout) Error() string { return l.err.Error() }
+func (l *LockTimeout) Unwrap() error { return l.err }
+
 // SQLSTATE codes, https://www.postgresql.org/docs/current/errcodes-appendix.html
 const (
 	serializationFailure = "40001"

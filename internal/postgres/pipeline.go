@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"orderonce/internal/fault"
+	"orderonce/internal/telemetry"
 )
 
 // Kind describes one kind of staged row. Modules declare theirs as package variables.
@@ -52,6 +54,7 @@ type pipeline struct {
 	kinds []*Kind // of each statement; nil for control statements
 	kind  *Kind   // of the row being queued
 	last  string  // the command tag of the last statement that ran
+	trip  *trip   // nil where nobody is told
 }
 
 var errQueueOnly = errors.New("a staged row may only execute statements, not read")
@@ -90,7 +93,11 @@ func (p *pipeline) QueryRow(context.Context, string, ...any) pgx.Row {
 // send runs everything in one round trip. The first row that its table did not take comes back as *Refused, with the
 // transaction still alive; a failed statement has aborted it.
 func (p *pipeline) send(ctx context.Context, s *session) error {
+	if telemetry.Sampled(ctx) {
+		p.trip = &trip{}
+	}
 	counts, err := p.exec(ctx, s)
+	p.tellAll(ctx, err)
 	for i, count := range counts {
 		if p.kinds[i] != nil && count == 0 {
 			return &Refused{By: p.kinds[i]} // what failed behind a refused row was never to be
@@ -104,10 +111,16 @@ func (p *pipeline) exec(ctx context.Context, s *session) (counts []int64, err er
 	if err := p.prepare(ctx, s); err != nil {
 		return nil, err
 	}
+	if p.trip != nil {
+		p.trip.sent = time.Now()
+	}
 	results := s.conn.SendBatch(ctx, &p.batch)
 	counts = make([]int64, 0, len(p.kinds))
 	for _, kind := range p.kinds {
 		tag, err := results.Exec()
+		if p.trip != nil {
+			p.trip.answered = append(p.trip.answered, time.Now())
+		}
 		if err != nil {
 			_ = results.Close() // the statement's own error says more
 			return counts, failed(kind, err)
@@ -137,7 +150,7 @@ func failed(kind *Kind, err error) error {
 		return translate("control the transaction", err)
 	}
 	if isLockTimeout(err) {
-		return fault.Later(kind.Busy, "wait for "+kind.Name, err)
+		return fault.Later(kind.Busy, "wait for "+kind.Name, &LockTimeout{Kind: kind, err: err})
 	}
 	return translate("write "+kind.Name, err)
 }

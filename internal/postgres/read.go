@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -81,6 +82,8 @@ func (r *reader) ask(ctx context.Context, q *reading) error {
 		return errEnded
 	}
 	q.place, q.checks = newPlace(r.tenant), r.checks
+	ctx, span := statement(ctx, cmp.Or(q.sql, "Check"))
+	defer func() { ended(span, q.err) }()
 	if r.db.config.SharedCommits == 0 {
 		r.db.readTogether([]*reading{q}) //nolint:contextcheck // bounded by itself, as a shared one is
 	} else if err := r.db.reads.join(ctx, q); errors.Is(err, errWithdrawn) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
 	"orderonce/internal/fault"
 	"orderonce/internal/faultpoint"
 )
@@ -47,7 +46,9 @@ type Sharable interface {
 // sharer is one unit on its way.
 type sharer struct {
 	place
-	rows []Staged
+	rows   []Staged
+	ctx    context.Context // of its trace: the batch that it is in has a context of its own
+	traced bool            // the trace shows details
 }
 
 // errAlone tells a unit to commit by itself.
@@ -123,7 +124,11 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 			return alone(batch, e.members)
 		}
 	}
+	if slices.ContainsFunc(batch, func(unit *sharer) bool { return unit.traced }) {
+		p.trip = &trip{}
+	}
 	counts, err := p.exec(ctx, session)
+	p.tellUnits(entries, controls, err)
 	if err != nil {
 		switch failed := len(counts) - controls; {
 		case errors.Is(err, ErrTransient):
@@ -137,7 +142,7 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 		}
 	}
 	refused := refusals(entries, counts[controls:])
-	err = db.finishShared(ctx, session, entries, counts[controls:], refused, len(batch))
+	err = db.finishShared(ctx, session, p.trip.next(), entries, counts[controls:], refused, len(batch))
 	for _, unit := range batch {
 		// A refused unit has its answer whatever became of the others' COMMIT: told "unknown", whoever runs it would
 		// take the record that refused it for somebody else's, though it may be of an earlier COMMIT of its own.
@@ -152,7 +157,8 @@ func (db *DB) commitShared(batch []*sharer) (again []*sharer) {
 
 // finishShared takes back what the refused units wrote and commits the others, in one trip.
 func (db *DB) finishShared(
-	ctx context.Context, session *session, entries []*entry[*sharer], counts []int64, refused map[*sharer]*Kind, units int,
+	ctx context.Context, session *session, timed *trip, entries []*entry[*sharer], counts []int64,
+	refused map[*sharer]*Kind, units int,
 ) error {
 	if len(refused) == units {
 		return nil // nothing to commit: the rollback takes all back
@@ -169,7 +175,9 @@ func (db *DB) finishShared(
 	}
 	faultpoint.Hit(faultpoint.AfterClaim)
 	p.control(commit)
+	p.trip = timed
 	_, err := p.exec(ctx, session)
+	p.tellCommit(entries, refused, units-len(refused), err)
 	if err != nil {
 		return commitUnknown(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"orderonce/internal/faultpoint"
+	"orderonce/internal/telemetry"
 )
 
 // Unit says how a unit of work begins.
@@ -56,6 +57,8 @@ var errEnded = errors.New("this unit of work has ended")
 // must touch nothing outside tx. ctx bounds the unit; a cancelled ctx closes the connection, so detach it first
 // where a client may go away.
 func (db *DB) InTx(ctx context.Context, unit Unit, work func(context.Context, *Tx) error) error {
+	ctx, span := telemetry.Detail(ctx, telemetry.SpanTransaction)
+	defer span.End()
 	tx := &Tx{db: db, unit: unit}
 	defer tx.end(ctx)
 	if unit.Open {
@@ -187,7 +190,7 @@ func lockTimeout(d time.Duration) string {
 
 func (tx *Tx) commit(ctx context.Context) error {
 	if tx.session == nil && tx.db.config.SharedCommits > 0 {
-		unit := &sharer{place: newPlace(tx.unit.Tenant), rows: slices.Concat(tx.unit.First, tx.rows)}
+		unit := &sharer{place: newPlace(tx.unit.Tenant), ctx: ctx, traced: telemetry.Sampled(ctx), rows: slices.Concat(tx.unit.First, tx.rows)}
 		if sharable(unit.rows) {
 			if err := tx.db.share(ctx, unit); !errors.Is(err, errAlone) {
 				return err
@@ -214,7 +217,9 @@ func (tx *Tx) commit(ctx context.Context) error {
 		}
 	}
 	faultpoint.Hit(faultpoint.AfterClaim)
-	tag, err := tx.session.conn.Exec(ctx, commit)
+	committing, span := statement(ctx, commit)
+	tag, err := tx.session.conn.Exec(committing, commit)
+	ended(span, err)
 	if err != nil {
 		return commitUnknown(err)
 	}

@@ -201,3 +201,19 @@ SELECT * FROM effects
 WHERE id < sqlc.arg(before) AND state = sqlc.arg(doubt)::effect_state AND state IN ('unknown', 'needs_human')
     AND (sqlc.narg(destination)::text IS NULL OR destination = sqlc.narg(destination)::text)
 ORDER BY id DESC LIMIT sqlc.arg(page_size);
+
+-- name: MeasureEffects :many
+-- The effects that are on their way or in doubt, by destination and state, each kind counted up to a number, and for how
+-- long the oldest of them has been so. What waits for a predecessor is in no index, and not counted.
+-- The figures are the operator's, over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT destination, state::text AS state, count(*) AS effects,
+       coalesce(extract(epoch FROM now() - min(since)), 0)::float8 AS oldest_seconds
+FROM (
+    (SELECT destination, state, created_at AS since FROM effects
+     WHERE due_at IS NOT NULL AND created_at <= now() AND state IN ('pending', 'in_flight') LIMIT sqlc.arg(most))
+    UNION ALL
+    (SELECT destination, state, coalesce(first_sent_at, created_at) FROM effects
+     WHERE state IN ('unknown', 'needs_human') ORDER BY state, id LIMIT sqlc.arg(most))
+) AS open
+GROUP BY destination, state;

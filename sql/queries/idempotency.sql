@@ -5,13 +5,13 @@
 INSERT INTO idempotency_requests (
     tenant_id, principal_id, operation, idempotency_key,
     fingerprint, fingerprint_version, field_digests, api_version,
-    response_status, response_headers, response_body, resource_type, resource_id,
+    response_status, response_headers, response_body, resource_type, resource_id, traceparent,
     created_at, completed_at, expires_at
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(principal_id), sqlc.arg(operation), sqlc.arg(idempotency_key),
     sqlc.arg(fingerprint), sqlc.arg(fingerprint_version), sqlc.arg(field_digests), sqlc.arg(api_version),
     sqlc.narg(response_status), sqlc.narg(response_headers), sqlc.narg(response_body),
-    sqlc.narg(resource_type), sqlc.narg(resource_id),
+    sqlc.narg(resource_type), sqlc.narg(resource_id), sqlc.narg(traceparent),
     sqlc.arg(created_at), sqlc.narg(completed_at), sqlc.narg(expires_at)
 )
 ON CONFLICT (tenant_id, principal_id, operation, idempotency_key) DO NOTHING;
@@ -29,11 +29,20 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
 -- name: ReadOutcome :one
 -- A statement of its own, never part of the losing INSERT: it needs a snapshot younger than the winner's COMMIT.
 SELECT fingerprint, fingerprint_version, field_digests, api_version,
-       response_status, response_headers, response_body, resource_type, resource_id, completed_at, expires_at,
+       response_status, response_headers, response_body, resource_type, resource_id, traceparent, completed_at, expires_at,
        coalesce(expires_at <= now(), false)::boolean AS expired
 FROM idempotency_requests
 WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = sqlc.arg(principal_id)
   AND operation = sqlc.arg(operation) AND idempotency_key = sqlc.arg(idempotency_key);
+
+-- name: ListRecordsOfKey :many
+-- An operator knows a key and not whose it is: the scopes that it can have are looked up one by one, by primary key.
+SELECT principal_id, operation, api_version, response_status, resource_type, resource_id, traceparent,
+       created_at, completed_at, expires_at
+FROM idempotency_requests
+WHERE tenant_id = sqlc.arg(tenant_id) AND principal_id = ANY(sqlc.arg(principal_ids)::uuid[])
+  AND operation = ANY(sqlc.arg(operations)::text[]) AND idempotency_key = sqlc.arg(idempotency_key)
+ORDER BY created_at;
 
 -- name: ForgetExpiredKey :exec
 -- Judges the expiry again: between the read and this statement the key may have been claimed anew.

@@ -12,6 +12,14 @@ ON CONFLICT (tenant_id, id) DO NOTHING;
 -- Takes back an event that this transaction wrote for a unit which was refused. Nobody has seen it.
 DELETE FROM outbox_events WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id);
 
+-- name: ListEventsBetween :many
+-- The events of an aggregate among those whose ids, and so whose times, lie between two: as many rows are read as the
+-- tenant had events in that time.
+SELECT id, version, type, occurred_at
+FROM outbox_events
+WHERE tenant_id = sqlc.arg(tenant_id) AND id BETWEEN sqlc.arg(first) AND sqlc.arg(last)
+  AND aggregate_type = sqlc.arg(aggregate_type) AND aggregate_id = sqlc.arg(aggregate_id)
+ORDER BY version;
 -- name: TakeEvents :many
 -- The next events that nobody has dispatched, held until this transaction ends; those that another dispatcher holds are
 -- its own. The versions of an aggregate come in order. Going on behind the last batch passes by what was left there, and
@@ -62,10 +70,18 @@ WHERE (e.tenant_id, e.id) IN (
     FOR UPDATE SKIP LOCKED
 );
 
--- name: CountUndispatched :one
--- The operators' look over all tenants.
+-- name: MeasureOutbox :one
+-- How many events wait, counted up to a number, and since when the oldest of those does: a look at the left edge of the
+-- index of what was not dispatched.
+-- The figures are the operator's, over all tenants.
 -- @sqlc-vet-disable names-tenant
-SELECT count(*) FROM (SELECT FROM outbox_events WHERE dispatched_at IS NULL LIMIT sqlc.arg(most)) AS waiting;
+SELECT count(*) AS pending, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT occurred_at FROM outbox_events
+    WHERE dispatched_at IS NULL AND occurred_at <= now()
+    ORDER BY aggregate_id, version
+    LIMIT sqlc.arg(most)
+) AS waiting;
 
 -- name: ListOldestUndispatched :many
 -- In the order of their dispatch.

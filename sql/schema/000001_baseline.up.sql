@@ -271,6 +271,8 @@ CREATE TABLE idempotency_requests (
     response_body       bytea,
     resource_type       text,
     resource_id         uuid,
+    -- The W3C trace context of the request that made the outcome, where its trace is kept: a replay's trace links to it.
+    traceparent         text,
     created_at          timestamptz NOT NULL,
     completed_at        timestamptz,
     expires_at          timestamptz,

@@ -8,6 +8,8 @@ package secrets
 import (
 	"encoding/hex"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"orderonce/cmd/orderonce/orderoncetest"
 	"orderonce/internal/postgres/localpg"
 	"orderonce/internal/postgres/postgrestest"
+	"orderonce/test/collector"
 	"orderonce/test/shop"
 )
 
@@ -79,13 +82,14 @@ type world struct {
 	wire   *shop.Network
 	pg     *localpg.Server
 
-	password string // of the database's owner
-	ended    string // the key of a principal that was sent away
+	collector *collector.Collector
+	password  string // of the database's owner
+	ended     string // the key of a principal that was sent away
 }
 
 func setup(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, marks: &marks{}, pg: shop.Killable(t, false)}
+	w := &world{t: t, marks: &marks{}, pg: shop.Killable(t, false), collector: collector.Start(t)}
 	w.shop = shop.OpenOn(t, w.pg)
 	on, reason := "--database-url="+w.shop.URL, "--reason=a test"
 	w.command("principals", "create", "--tenant=acme", "--principal=leaver", reason, on)
@@ -101,6 +105,8 @@ func setup(t *testing.T) *world {
 	w.wire = shop.NewNetwork(t, w.shop.Address(t))
 	w.server = w.shop.Serve(t, shop.Options{Through: w.wire.Address, Args: []string{
 		"--log-level=debug", "--acquire-timeout=1s", "--statement-timeout=3s",
+		"--trace-sampling=1", "--otlp-endpoint=" + w.collector.Endpoint, "--metrics-listen=127.0.0.1:0",
+		"--telemetry-key-secret=" + w.marks.new(credential, "secret of the hashes"),
 	}})
 	return w
 }
@@ -132,11 +138,28 @@ func (w *world) outputs() []output {
 	return []output{
 		{"standard output", w.server.Stdout.String},
 		{"standard error", w.server.Stderr.String},
+		{"spans and metrics", w.collector.Text},
+		{"scraped metrics", w.scraped},
 		{"PostgreSQL's log", func() string { return w.file(filepath.Join(w.pg.Dir(), "postgresql.log")) }},
 		{"pg_stat_activity", func() string {
 			return w.rows("SELECT to_jsonb(a)::text FROM pg_stat_activity a WHERE application_name = 'orderonce'")
 		}},
 	}
+}
+
+// scraped is what Prometheus would get, exemplars included; nothing once the server has ended.
+func (w *world) scraped() string {
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.server.Ready.MetricsURL, nil)
+	w.must(err)
+	r.Header.Set("Accept", "application/openmetrics-text")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	w.must(err)
+	return string(text)
 }
 
 func (w *world) file(path string) string {

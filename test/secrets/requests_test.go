@@ -137,6 +137,10 @@ func (w *world) requests() (all []request) {
 	} {
 		headers.Set(h, mark(value, h))
 	}
+	place("a trace of the client's", fresh(), first, false, http.Header{
+		"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		"Tracestate":  {"vendor=" + mark(value, "trace state")}, "Baggage": {"user=" + mark(value, "baggage")},
+	})
 	place("headers of all kinds", fresh(), first, false, headers)
 	place("an unknown version", fresh(), first, true, http.Header{"Api-Version": {mark(value, "version")}})
 	place("an unknown preference", fresh(), first, false, http.Header{"Prefer": {"wait=0, " + mark(value, "preference") + "=1"}})

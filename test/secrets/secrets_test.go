@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"orderonce/cmd/orderonce/orderoncetest"
 )
 
 func TestNothingThatIsSecretIsSaid(t *testing.T) {
@@ -26,6 +28,7 @@ func TestNothingThatIsSecretIsSaid(t *testing.T) {
 		}
 	}
 	w.wantMarked()
+	w.wantTraced()
 	search := func() {
 		t.Helper()
 		for _, output := range w.outputs() {
@@ -47,6 +50,14 @@ func (w *world) wantMarked() {
 		}) {
 			w.t.Errorf("no mark is in %s", table)
 		}
+	}
+}
+
+// wantTraced checks that the requests have come as far as the collector, for the same reason.
+func (w *world) wantTraced() {
+	w.t.Helper()
+	for _, word := range []string{"orderonce.idempotency.key.hash", "ClaimKey", "lock_wait_timeout"} {
+		orderoncetest.Poll(w.t, word+" in a span", func() bool { return strings.Contains(w.collector.Text(), word) })
 	}
 }
 

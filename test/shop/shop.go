@@ -87,6 +87,7 @@ func Binary(tb testing.TB) string {
 type Server struct {
 	*orderoncetest.Process
 	*orderoncetest.Client
+	Ready orderoncetest.Ready
 }
 
 // Options say how a server differs.
@@ -132,7 +133,7 @@ func (s *Shop) TryServe(tb testing.TB, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{process, orderoncetest.NewClient(ready.BaseURL, s.Token)}, nil
+	return &Server{process, orderoncetest.NewClient(ready.BaseURL, s.Token), ready}, nil
 }
 
 // Work starts a worker and waits until it is ready.

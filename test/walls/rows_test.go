@@ -56,7 +56,7 @@ var theirs = map[string]any{
 	"response_status": "201", "response_headers": "{}", "response_body": `\x7b7d`, "resource_type": "order", "resource_id": theirID,
 	"completed_at": "2026-01-01Z", "expires_at": "2026-01-02Z",
 	"principal_ids": "{" + theirID + "}", "operations": "{createOrder}", "keys": "{" + theirName + "}",
-	"batch": "10",
+	"batch": "10", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 
 	"checkout_id": theirName, "client_order_id": theirName, "customer_id": "customer-1", "currency": "EUR", "status": "cancelled",
 	"items": "[]", "subtotal_minor": "100", "discount_minor": "0", "total_minor": "100", "shipping_address_id": "address-1",
@@ -65,7 +65,7 @@ var theirs = map[string]any{
 	"valid_from": "2026-01-01Z", "valid_until": "2200-01-01Z", "max_redemptions": "10",
 
 	"aggregate_type": "order", "aggregate_id": theirID, "type": "orderonce.order.created.v1", "payload": "{}",
-	"occurred_at": "2026-01-01Z", "traceparent": nil,
+	"occurred_at": "2026-01-01Z", "first": "00000000-0000-0000-0000-000000000000", "last": "ffffffff-ffff-ffff-ffff-ffffffffffff",
 
 	"ListStatesOfOrders.operation": "authorize",
 
@@ -147,7 +147,7 @@ func (w *world) tenant(id, name, expires string) {
 				subtotal_minor, discount_minor, total_minor, shipping_address_id, metadata, version, created_at)
 			VALUES ('$id', '$id', '$id', '$name', '$name', 'customer-1', 'EUR', 'cancelled', '[]', 100, 0, 100, 'address-1', '{}', 1, now())`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at)
-			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', now())`,
+			VALUES ('$id', '$id', 'order', '$id', 1, 'orderonce.order.created.v1', '{}', '$expires')`,
 		`outbox_events (tenant_id, id, aggregate_type, aggregate_id, version, type, payload, occurred_at, dispatched_at)
 			VALUES ('$id', gen_random_uuid(), 'order', '$id', 2, 'orderonce.order.cancelled.v1', '{}', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
@@ -155,7 +155,7 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', gen_random_uuid(), 'log', '', 'write', '$id', '$id', 1, '$id', '\x7b7d', '$hash', false, 'succeeded', now(), '$expires')`,
 		`effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request, request_hash,
 				required, state, due_at, created_at)
-			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', now())`,
+			VALUES ('$id', '$id', 'payment', '', 'authorize', '$id', '$id', 1, '$id', '\x7b7d', '$hash', true, 'pending', '$expires', '$expires')`,
 		`webhook_subscriptions (tenant_id, id, name, url, event_types, failing_since, created_at)
 			VALUES ('$id', '$id', '$name', 'https://hooks.example/', '{}', now(), now())`,
 		`webhook_subscriptions (tenant_id, id, name, url, event_types, active, disabled_reason, created_at)

@@ -120,6 +120,7 @@ type Ready struct {
 	BaseURL     string            `json:"base_url"`
 	SandboxURL  string            `json:"sandbox_url"`
 	DatabaseURL string            `json:"database_url"`
+	MetricsURL  string            `json:"metrics_url"`
 	DebugURL    string            `json:"debug_url"`
 	PIDs        map[string]int    `json:"pids"`
 	Keys        map[string]string `json:"keys"`

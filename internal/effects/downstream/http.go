@@ -22,6 +22,7 @@ import (
 	"orderonce/internal/effects"
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
+	"orderonce/internal/telemetry"
 )
 
 // Config says how a service is reached over HTTP, and what it can do.
@@ -181,7 +182,9 @@ func (s *service) exchange(request *http.Request, e effects.Effect) (a answer, s
 	if s.Authorization != "" {
 		request.Header.Set("Authorization", s.Authorization)
 	}
-	if e.Traceparent != nil {
+	if own := telemetry.Traceparent(request.Context()); own != "" { // of this call; its span links to the request's
+		request.Header.Set("Traceparent", own)
+	} else if e.Traceparent != nil {
 		request.Header.Set("Traceparent", *e.Traceparent)
 	}
 	response, err := s.client.Do(request)

@@ -607,6 +607,55 @@ func (q *Queries) LockEffect(ctx context.Context, db DBTX, arg LockEffectParams)
 	return i, err
 }
 
+const measureEffects = `-- name: MeasureEffects :many
+SELECT destination, state::text AS state, count(*) AS effects,
+       coalesce(extract(epoch FROM now() - min(since)), 0)::float8 AS oldest_seconds
+FROM (
+    (SELECT destination, state, created_at AS since FROM effects
+     WHERE due_at IS NOT NULL AND created_at <= now() AND state IN ('pending', 'in_flight') LIMIT $1)
+    UNION ALL
+    (SELECT destination, state, coalesce(first_sent_at, created_at) FROM effects
+     WHERE state IN ('unknown', 'needs_human') ORDER BY state, id LIMIT $1)
+) AS open
+GROUP BY destination, state
+`
+
+type MeasureEffectsRow struct {
+	Destination   string
+	State         string
+	Effects       int64
+	OldestSeconds float64
+}
+
+// The effects that are on their way or in doubt, by destination and state, each kind counted up to a number, and for how
+// long the oldest of them has been so. What waits for a predecessor is in no index, and not counted.
+// The figures are the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) MeasureEffects(ctx context.Context, db DBTX, most int32) ([]MeasureEffectsRow, error) {
+	rows, err := db.Query(ctx, measureEffects, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MeasureEffectsRow
+	for rows.Next() {
+		var i MeasureEffectsRow
+		if err := rows.Scan(
+			&i.Destination,
+			&i.State,
+			&i.Effects,
+			&i.OldestSeconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const moveEffect = `-- name: MoveEffect :one
 UPDATE effects AS e SET
     state = $1::effect_state, owner = NULL, attempt_token = e.attempt_token + 1,

@@ -17,14 +17,14 @@ const claimKey = `-- name: ClaimKey :exec
 INSERT INTO idempotency_requests (
     tenant_id, principal_id, operation, idempotency_key,
     fingerprint, fingerprint_version, field_digests, api_version,
-    response_status, response_headers, response_body, resource_type, resource_id,
+    response_status, response_headers, response_body, resource_type, resource_id, traceparent,
     created_at, completed_at, expires_at
 ) VALUES (
     $1, $2, $3, $4,
     $5, $6, $7, $8,
     $9, $10, $11,
-    $12, $13,
-    $14, $15, $16
+    $12, $13, $14,
+    $15, $16, $17
 )
 ON CONFLICT (tenant_id, principal_id, operation, idempotency_key) DO NOTHING
 `
@@ -43,6 +43,7 @@ type ClaimKeyParams struct {
 	ResponseBody       []byte
 	ResourceType       *string
 	ResourceID         uuid.NullUUID
+	Traceparent        *string
 	CreatedAt          time.Time
 	CompletedAt        *time.Time
 	ExpiresAt          *time.Time
@@ -66,6 +67,7 @@ func (q *Queries) ClaimKey(ctx context.Context, db DBTX, arg ClaimKeyParams) err
 		arg.ResponseBody,
 		arg.ResourceType,
 		arg.ResourceID,
+		arg.Traceparent,
 		arg.CreatedAt,
 		arg.CompletedAt,
 		arg.ExpiresAt,
@@ -234,6 +236,72 @@ func (q *Queries) ListOverdueKeys(ctx context.Context, db DBTX, batch int32) ([]
 	return items, nil
 }
 
+const listRecordsOfKey = `-- name: ListRecordsOfKey :many
+SELECT principal_id, operation, api_version, response_status, resource_type, resource_id, traceparent,
+       created_at, completed_at, expires_at
+FROM idempotency_requests
+WHERE tenant_id = $1 AND principal_id = ANY($2::uuid[])
+  AND operation = ANY($3::text[]) AND idempotency_key = $4
+ORDER BY created_at
+`
+
+type ListRecordsOfKeyParams struct {
+	TenantID       uuid.UUID
+	PrincipalIds   []uuid.UUID
+	Operations     []string
+	IdempotencyKey string
+}
+
+type ListRecordsOfKeyRow struct {
+	PrincipalID    uuid.UUID
+	Operation      string
+	ApiVersion     string
+	ResponseStatus *int16
+	ResourceType   *string
+	ResourceID     uuid.NullUUID
+	Traceparent    *string
+	CreatedAt      time.Time
+	CompletedAt    *time.Time
+	ExpiresAt      *time.Time
+}
+
+// An operator knows a key and not whose it is: the scopes that it can have are looked up one by one, by primary key.
+func (q *Queries) ListRecordsOfKey(ctx context.Context, db DBTX, arg ListRecordsOfKeyParams) ([]ListRecordsOfKeyRow, error) {
+	rows, err := db.Query(ctx, listRecordsOfKey,
+		arg.TenantID,
+		arg.PrincipalIds,
+		arg.Operations,
+		arg.IdempotencyKey,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListRecordsOfKeyRow
+	for rows.Next() {
+		var i ListRecordsOfKeyRow
+		if err := rows.Scan(
+			&i.PrincipalID,
+			&i.Operation,
+			&i.ApiVersion,
+			&i.ResponseStatus,
+			&i.ResourceType,
+			&i.ResourceID,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.CompletedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openRetention = `-- name: OpenRetention :exec
 UPDATE idempotency_requests SET expires_at = NULL
 WHERE tenant_id = $1 AND principal_id = $2
@@ -301,7 +369,7 @@ func (q *Queries) PurgeKeys(ctx context.Context, db DBTX, arg PurgeKeysParams) (
 
 const readOutcome = `-- name: ReadOutcome :one
 SELECT fingerprint, fingerprint_version, field_digests, api_version,
-       response_status, response_headers, response_body, resource_type, resource_id, completed_at, expires_at,
+       response_status, response_headers, response_body, resource_type, resource_id, traceparent, completed_at, expires_at,
        coalesce(expires_at <= now(), false)::boolean AS expired
 FROM idempotency_requests
 WHERE tenant_id = $1 AND principal_id = $2
@@ -325,6 +393,7 @@ type ReadOutcomeRow struct {
 	ResponseBody       []byte
 	ResourceType       *string
 	ResourceID         uuid.NullUUID
+	Traceparent        *string
 	CompletedAt        *time.Time
 	ExpiresAt          *time.Time
 	Expired            bool
@@ -349,6 +418,7 @@ func (q *Queries) ReadOutcome(ctx context.Context, db DBTX, arg ReadOutcomeParam
 		&i.ResponseBody,
 		&i.ResourceType,
 		&i.ResourceID,
+		&i.Traceparent,
 		&i.CompletedAt,
 		&i.ExpiresAt,
 		&i.Expired,

@@ -32,19 +32,6 @@ func (q *Queries) AreEventsWaiting(ctx context.Context, db DBTX, arg AreEventsWa
 	return exists, err
 }
 
-const countUndispatched = `-- name: CountUndispatched :one
-SELECT count(*) FROM (SELECT FROM outbox_events WHERE dispatched_at IS NULL LIMIT $1) AS waiting
-`
-
-// The operators' look over all tenants.
-// @sqlc-vet-disable names-tenant
-func (q *Queries) CountUndispatched(ctx context.Context, db DBTX, most int32) (int64, error) {
-	row := db.QueryRow(ctx, countUndispatched, most)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const insertEvent = `-- name: InsertEvent :exec
 INSERT INTO outbox_events (
     tenant_id, id, aggregate_type, aggregate_id, version, type, payload, traceparent, occurred_at
@@ -81,6 +68,62 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 		arg.OccurredAt,
 	)
 	return err
+}
+
+const listEventsBetween = `-- name: ListEventsBetween :many
+SELECT id, version, type, occurred_at
+FROM outbox_events
+WHERE tenant_id = $1 AND id BETWEEN $2 AND $3
+  AND aggregate_type = $4 AND aggregate_id = $5
+ORDER BY version
+`
+
+type ListEventsBetweenParams struct {
+	TenantID      uuid.UUID
+	First         uuid.UUID
+	Last          uuid.UUID
+	AggregateType string
+	AggregateID   uuid.UUID
+}
+
+type ListEventsBetweenRow struct {
+	ID         uuid.UUID
+	Version    int64
+	Type       string
+	OccurredAt time.Time
+}
+
+// The events of an aggregate among those whose ids, and so whose times, lie between two: as many rows are read as the
+// tenant had events in that time.
+func (q *Queries) ListEventsBetween(ctx context.Context, db DBTX, arg ListEventsBetweenParams) ([]ListEventsBetweenRow, error) {
+	rows, err := db.Query(ctx, listEventsBetween,
+		arg.TenantID,
+		arg.First,
+		arg.Last,
+		arg.AggregateType,
+		arg.AggregateID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListEventsBetweenRow
+	for rows.Next() {
+		var i ListEventsBetweenRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Version,
+			&i.Type,
+			&i.OccurredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listOldestUndispatched = `-- name: ListOldestUndispatched :many
@@ -189,6 +232,32 @@ func (q *Queries) MarkDispatched(ctx context.Context, db DBTX, arg MarkDispatche
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const measureOutbox = `-- name: MeasureOutbox :one
+SELECT count(*) AS pending, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT occurred_at FROM outbox_events
+    WHERE dispatched_at IS NULL AND occurred_at <= now()
+    ORDER BY aggregate_id, version
+    LIMIT $1
+) AS waiting
+`
+
+type MeasureOutboxRow struct {
+	Pending       int64
+	OldestSeconds float64
+}
+
+// How many events wait, counted up to a number, and since when the oldest of those does: a look at the left edge of the
+// index of what was not dispatched.
+// The figures are the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) MeasureOutbox(ctx context.Context, db DBTX, most int32) (MeasureOutboxRow, error) {
+	row := db.QueryRow(ctx, measureOutbox, most)
+	var i MeasureOutboxRow
+	err := row.Scan(&i.Pending, &i.OldestSeconds)
+	return i, err
 }
 
 const pruneEvents = `-- name: PruneEvents :execrows
