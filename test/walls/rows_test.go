@@ -20,6 +20,7 @@ var failedID, dueID = failed(victim), due(victim)
 
 func failed(tenant string) string { return "e" + tenant[1:] }
 func due(tenant string) string    { return "f" + tenant[1:] }
+
 const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
 const nobody = "00000000-0000-0000-0000-000000000000"
 
@@ -66,7 +67,7 @@ var theirs = map[string]any{
 
 	"ListStatesOfOrders.operation": "authorize",
 
-	"delay": "1 minute",
+	"delay":                "1 minute",
 	"InsertTask.operation": "importOrders", "key_principal_id": theirID, "options": "{}", "total": "10",
 	"checkpoint": "1", "succeeded": "1", "rejected": "0",
 	"ListTasks.state": "processing", "ListTasks.before": intruder, "ListTasksOfTenant.state": "processing", "ListDueTasks.after": nobody,
