@@ -53,7 +53,7 @@ func (h *hold) beat(ctx context.Context, owned *Owned) {
 				return
 			}
 			pause = h.lease / 3
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				owned.worker.log.WarnContext(ctx, "a lease was not lengthened", append(owned.attributes(), "error", err)...)
 				pause = h.lease / 12 // there is time for some more tries
 			}

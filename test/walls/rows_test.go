@@ -69,7 +69,7 @@ var theirs = map[string]any{
 
 	"ListStatesOfOrders.operation": "authorize",
 
-	"delay": "1 minute",
+	"delay":                "1 minute",
 	"InsertTask.operation": "importOrders", "key_principal_id": theirID, "options": "{}", "total": "10",
 	"checkpoint": "1", "succeeded": "1", "rejected": "0",
 	"ListTasks.state": "processing", "ListTasks.before": intruder, "ListTasksOfTenant.state": "processing", "ListDueTasks.after": nobody,
