@@ -68,7 +68,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger) (*app, error) {
 	a.server, err = httpapi.New(
 		ctx, httpapi.Config{
 			MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
-			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
+			TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins, Webhooks: c.Effects.guard(),
 		}, httpapi.Modules{
 			Tenants:   httpapi.Side{DB: a.db, Keys: idempotency.New(a.db, c.Unit, c.ReplayCache)},
 			Operators: httpapi.Side{DB: a.workers, Keys: idempotency.New(a.workers, c.Unit, 0)},

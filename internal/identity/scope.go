@@ -13,8 +13,12 @@ const (
 	OrdersCreate = "orders:create"
 	OrdersRead   = "orders:read"
 	OrdersCancel = "orders:cancel"
-	OpsRead      = "ops:read"
-	OpsWrite     = "ops:write"
+	WebhooksRead = "webhooks:read"
+	// WebhooksWrite lets events be sent to an address that the caller names.
+	WebhooksWrite = "webhooks:write"
+
+	OpsRead  = "ops:read"
+	OpsWrite = "ops:write"
 )
 
 // opsScope begins the scopes that reach every tenant. The queries of credentials say it once more.
@@ -24,7 +28,9 @@ const opsScope = "ops:"
 func Scopes() []string { return append(TenantScopes(), OpsRead, OpsWrite) }
 
 // TenantScopes lists those that reach no further than the caller's own tenant: what any tenant's keys may hold.
-func TenantScopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel} }
+func TenantScopes() []string {
+	return []string{OrdersCreate, OrdersRead, OrdersCancel, WebhooksRead, WebhooksWrite}
+}
 
 // ForOperators says whether a scope reaches every tenant. Only principals of an operators' tenant may hold it, and what
 // it allows is done with the rights of the Worker role.
