@@ -129,6 +129,17 @@ func (s *Shop) TryServe(tb testing.TB, o Options) (*Server, error) {
 	return &Server{process, orderoncetest.NewClient(ready.BaseURL, s.Token)}, nil
 }
 
+// Work starts a worker and waits until it is ready.
+func (s *Shop) Work(tb testing.TB, o Options) *orderoncetest.Process {
+	tb.Helper()
+	process, _ := orderoncetest.StartServer(tb, orderoncetest.Command{
+		Binary: Binary(tb),
+		Args:   append([]string{"worker", "--database-url=" + s.URL, "--idle-in-transaction-timeout=30s", "--unit-deadline=40s", "--request-timeout=50s"}, o.Args...),
+		Env:    []string{"ORDERONCE_FAULTS=" + strings.Join(o.Faults, ";")},
+	})
+	return process
+}
+
 // Address is the database's host and port.
 func (s *Shop) Address(tb testing.TB) string {
 	tb.Helper()
