@@ -77,7 +77,7 @@ func newApp(ctx context.Context, c config, log *slog.Logger, tells *telemetry.Te
 	}
 	a.server, err = httpapi.New(ctx, httpapi.Config{
 		MaxBody: c.MaxBody, BodyRead: c.Body, Request: c.Request, InFlight: c.MaxInFlight,
-		TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins,
+		TenantRate: c.TenantRate, TenantBurst: c.TenantBurst, Origins: c.Origins, Webhooks: c.Effects.guard(),
 	}, modules, log)
 	if err == nil {
 		err = a.tellFollowers(modules)

@@ -27,6 +27,9 @@ func (c effectsConfig) played(url string) effectsConfig {
 	return c
 }
 
+// guard says where webhooks may lead.
+func (c effectsConfig) guard() webhooks.Guard { return webhooks.Guard{AllowPrivate: c.WebhookPrivate} }
+
 // destinations are all that a worker sends to, and what they hold open.
 type destinations struct {
 	all   []effects.Destination
@@ -54,7 +57,7 @@ func (c effectsConfig) open(db *postgres.DB, log *slog.Logger) (d *destinations,
 		d.all = append(d.all, service.open(*service.config))
 	}
 	hooks := webhooks.New(db, webhooks.Config{
-		Guard: webhooks.Guard{AllowPrivate: c.WebhookPrivate}, Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency,
+		Guard: c.guard(), Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency,
 	}, log)
 	d.add(hooks.Destination(), hooks.Close)
 	if c.NATS.URL != "" {

@@ -42,13 +42,20 @@ func onDatabase(cmd *cobra.Command, do func(ctx context.Context, c config, db *p
 
 // changing makes a verb that changes something, as one unit, and then says what done says.
 func changing(cmd *cobra.Command, do func(ctx context.Context, tx *postgres.Tx, by identity.Change) error, done func()) {
+	changingWith(cmd, func(ctx context.Context, _ config, tx *postgres.Tx, by identity.Change) error { return do(ctx, tx, by) }, done)
+}
+
+// changingWith is changing, for a verb that needs settings beside the database's.
+func changingWith(
+	cmd *cobra.Command, do func(ctx context.Context, c config, tx *postgres.Tx, by identity.Change) error, done func(), settings ...string,
+) {
 	var reason string
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		by := identity.Change{Actor: actor(), Reason: reason}
-		err := onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
+		err := onDatabase(cmd, func(ctx context.Context, c config, db *postgres.DB) error {
 			return db.Run(ctx, postgres.Unit{LockTimeout: adminLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
-				return do(ctx, tx, by)
+				return do(ctx, c, tx, by)
 			})
 		})
 		if err == nil {
@@ -56,7 +63,7 @@ func changing(cmd *cobra.Command, do func(ctx context.Context, tx *postgres.Tx, 
 		}
 		return err
 	}
-	addSettings(cmd, "database-url")
+	addSettings(cmd, append(settings, "database-url")...)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log: 3 to 500 characters, no secrets")
 	require(cmd, "reason")
 }

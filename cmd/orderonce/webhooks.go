@@ -63,7 +63,6 @@ func detailsOf(s webhooks.Subscription) map[string]any {
 
 func webhooksCreateCommand() *cobra.Command {
 	var f webhookFlags
-	var guard webhooks.Guard
 	var draft webhooks.Draft
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -72,17 +71,18 @@ func webhooksCreateCommand() *cobra.Command {
 signed with alone on standard output. A name that the tenant has given to a webhook before is refused: a retry cannot
 make a second one by mistake, which would get everything twice.
 
-The URL has to be https and lead to the public internet, whatever its name resolves to when an event is sent.`,
+The URL has to be https and lead to the public internet, whatever its name resolves to when an event is sent,
+unless webhook-allow-private says otherwise, here and to the workers.`,
 		Example: `  orderonce webhooks create --tenant acme --name erp --url https://erp.example/hooks --reason "ticket 17"
   orderonce webhooks create --tenant acme --name mail --url https://mail.example/in --events orderonce.order.confirmed.v1 --reason "ticket 18"`,
 	}
-	changing(cmd, func(ctx context.Context, tx *postgres.Tx, by identity.Change) error {
+	changingWith(cmd, func(ctx context.Context, c config, tx *postgres.Tx, by identity.Change) error {
 		tenant, err := f.findTenant(ctx, tx)
 		if err != nil {
 			return err
 		}
 		draft.Name = f.name
-		s, secret, err := webhooks.Create(ctx, tx, guard, tenant.ID, draft)
+		s, secret, err := webhooks.Create(ctx, tx, c.Effects.guard(), tenant.ID, draft)
 		if err != nil {
 			return err
 		}
@@ -90,12 +90,11 @@ The URL has to be https and lead to the public internet, whatever its name resol
 			return fmt.Errorf("there is a webhook %s already, and its secret was shown when it was made: rotate it if that is lost", s.Name)
 		}
 		return by.Audit(ctx, tx, tenant.ID, "webhook.created", s.ID, detailsOf(s))
-	}, func() { fmt.Fprintln(cmd.OutOrStdout(), f.secret) })
+	}, func() { fmt.Fprintln(cmd.OutOrStdout(), f.secret) }, "webhook-allow-private")
 	f.tenantFlag(cmd)
 	f.nameFlag(cmd)
 	cmd.Flags().StringVar(&draft.URL, "url", "", "where events are sent to")
 	cmd.Flags().StringSliceVar(&draft.EventTypes, "events", nil, "only these types (default: all): "+strings.Join(webhooks.EventTypes(), ", "))
-	cmd.Flags().BoolVar(&guard.AllowPrivate, "allow-private", false, "take plain http and private addresses; workers need webhook-allow-private")
 	require(cmd, "url")
 	return cmd
 }

@@ -2,11 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"orderonce/cmd/orderonce/orderoncetest"
 )
 
 // A webhook's whole life by hand: each change once in the audit log, however often it is said, and never its secret.
@@ -74,6 +83,81 @@ func TestWebhooksCommandsRefuse(t *testing.T) {
 		status, stdout, stderr := o.try(append(args, "--reason=a test")...)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%v: status %d, %q does not say %q", args, status, stdout+stderr, want)
+		}
+	}
+}
+
+// Case 29, from outside: a consumer that reads an order as soon as it hears of it finds it, at the version that it was
+// told or a later one. Each event comes again, since its first delivery is answered 500, and is counted once.
+func TestConsumerFindsTheOrderOnReceipt(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, dataDir(t))
+	client := orderoncetest.NewClient(d.BaseURL, d.Keys["acme"])
+	var hook atomic.Pointer[standardwebhooks.Webhook]
+	var mu sync.Mutex
+	deliveries, inbox := map[string]int{}, map[string][]string{} // by event, and the types of each order's
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = hook.Load().Verify(body, r.Header)
+		}
+		var event struct{ ID, Type, Subject, Sequence string }
+		if err == nil {
+			err = json.Unmarshal(body, &event)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			return
+		}
+		a, err := client.Do(r.Context(), http.MethodGet, "/orders/"+event.Subject, "", nil)
+		if err != nil || a.Status != http.StatusOK {
+			t.Errorf("the order of %s: %d %s, %v", event.Type, a.Status, a.Body, err)
+		}
+		told, err := strconv.Atoi(event.Sequence)
+		version, err2 := strconv.Atoi(strings.Trim(a.Header.Get("ETag"), `"`))
+		if err != nil || err2 != nil || version < told {
+			t.Errorf("version %d was told, and %d is there: %v, %v", told, version, err, err2)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if deliveries[event.ID]++; deliveries[event.ID] == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		if deliveries[event.ID] == 2 {
+			inbox[event.Subject] = append(inbox[event.Subject], event.Type)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	header := http.Header{"Idempotency-Key": {orderoncetest.NewKey()}, "Content-Type": {"application/json"}}
+	a, err := client.Do(t.Context(), http.MethodPost, "/webhooks", `{"name": "erp", "url": "`+receiver.URL+`"}`, header)
+	must(t, err)
+	var made struct{ Secret string }
+	must(t, json.Unmarshal([]byte(a.Body), &made))
+	verifier, err := standardwebhooks.NewWebhook(made.Secret)
+	must(t, err)
+	hook.Store(verifier)
+
+	const orders = 5
+	for range orders {
+		wantFirst(t, client.Place(t, orderoncetest.NewKey(), orderoncetest.Order(nil)))
+	}
+	// Dev plays the services that decide the orders, so each of them is told of twice.
+	orderoncetest.Poll(t, "both events of each order", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		done := 0
+		for _, types := range inbox {
+			if len(types) == 2 {
+				done++
+			}
+		}
+		return done == orders
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for order, types := range inbox {
+		if types[0] != "orderonce.order.created.v1" || types[1] != "orderonce.order.confirmed.v1" {
+			t.Errorf("%s: %v", order, types)
 		}
 	}
 }

@@ -162,6 +162,10 @@ func (s stored) VisitCreateOrderResponse(w http.ResponseWriter) error         { 
 func (s stored) VisitCancelOrderResponse(w http.ResponseWriter) error         { return s.write(w) }
 func (s stored) VisitImportOrdersResponse(w http.ResponseWriter) error        { return s.write(w) }
 func (s stored) VisitRetryTaskResponse(w http.ResponseWriter) error           { return s.write(w) }
+func (s stored) VisitCreateWebhookResponse(w http.ResponseWriter) error       { return s.write(w) }
+func (s stored) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error { return s.write(w) }
+func (s stored) VisitDisableWebhookResponse(w http.ResponseWriter) error      { return s.write(w) }
+func (s stored) VisitEnableWebhookResponse(w http.ResponseWriter) error       { return s.write(w) }
 func (s stored) VisitCreateTenantResponse(w http.ResponseWriter) error        { return s.write(w) }
 func (s stored) VisitActivateTenantResponse(w http.ResponseWriter) error      { return s.write(w) }
 func (s stored) VisitDeactivateTenantResponse(w http.ResponseWriter) error    { return s.write(w) }

@@ -35,7 +35,8 @@ type matrix struct {
 func (m *matrix) stage(o *operation) (address, body string) {
 	m.t.Helper()
 	// What an operation before has closed is open again.
-	m.exec("UPDATE tenants SET active = true; UPDATE principals SET active = true")
+	m.exec(`UPDATE tenants SET active = true; UPDATE principals SET active = true;
+		UPDATE webhook_subscriptions SET active = false, disabled_reason = 'requested'`) // which have a limit
 	values := map[string]string{"{key}": freshKey(), "{orderId}": "", "{clientOrderId}": freshKey()}
 	if strings.Contains(o.route.Path, "{orderId}") {
 		values["{orderId}"] = strings.TrimPrefix(m.place(freshKey(), order()).header.Get("Location"), "/orders/")
@@ -51,6 +52,9 @@ func (m *matrix) stage(o *operation) (address, body string) {
 	}
 	if strings.Contains(o.route.Path, "{taskId}") {
 		values["{taskId}"] = m.failedTask()
+	}
+	if strings.Contains(o.route.Path, "{webhookId}") {
+		values["{webhookId}"] = m.hook(freshKey(), "t"+freshKey()).Id.String()
 	}
 	values["{tenantId}"], values["{principalId}"] = m.tenant, m.principal.Id.String()
 	if strings.Contains(o.route.Path, "{effectId}") {
@@ -171,14 +175,14 @@ func expected(o *operation, caller string) (status int, code string) {
 		case identity.ForOperators(o.scope):
 			return 403, "forbidden"
 		case o.id == "getOrder" || o.id == "cancelOrder" || o.id == "getClientOrder" ||
-			o.id == "getTask" || o.id == "listTaskResults" || o.id == "retryTask":
+			o.id == "getTask" || o.id == "listTaskResults" || o.id == "retryTask" || strings.Contains(o.route.Path, "{webhookId}"):
 			return 404, "not_found"
 		case o.id == "putOrder":
 			return 201, "" // the name is free in that tenant
 		}
 	}
 	switch o.id {
-	case "createOrder", "createTenant", "createPrincipal", "createAPIKey", "rotateAPIKey":
+	case "createOrder", "createTenant", "createPrincipal", "createAPIKey", "rotateAPIKey", "createWebhook":
 		return 201, ""
 	case "importOrders", "retryTask":
 		return 202, ""

@@ -18,6 +18,7 @@ const (
 	tenantResource    = "tenant"
 	principalResource = "principal"
 	apiKeyResource    = "api_key"
+	webhookResource   = "webhook"
 )
 
 // changeOf is what the audit log will say of a change that the caller makes.

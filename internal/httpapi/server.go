@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"orderonce"
+	"orderonce/internal/effects/webhooks"
 	"orderonce/internal/fault"
 	"orderonce/internal/httpapi/api"
 	"orderonce/internal/httpapi/internal/reference"
@@ -34,6 +35,8 @@ type Config struct {
 
 	TenantRate  float64 // requests per second of one tenant, counted likewise; then fault.RateLimited. 0 for no limit
 	TenantBurst int     // requests of one tenant at once, after a pause; 0 for as many as in a second
+
+	Webhooks webhooks.Guard // where events may be sent to
 
 	Origins []string // whose pages may ask from a browser, as browsers write them; none for no CORS
 }

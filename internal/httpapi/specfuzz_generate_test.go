@@ -25,7 +25,7 @@ type generator struct {
 }
 
 // named are those whose form the schema says but not which values there are: only known ones are valid.
-var named = []string{"currency", "operation", "page_token", "principal_id"}
+var named = []string{"currency", "operation", "page_token", "principal_id", "url"}
 
 func choose[T any](s source, from ...T) T { return from[s.IntN(len(from))] }
 

@@ -19,7 +19,6 @@ import (
 
 	"orderonce/internal/fault"
 	"orderonce/internal/idempotency"
-	"orderonce/internal/identity"
 )
 
 var (
@@ -108,7 +107,7 @@ func closing(o *operation) int {
 }
 
 // playground is a tenant for the operators' operations to change, apart from those whose keys the test shows. It may give
-// every scope.
+// every scope. And the tenant has webhooks.
 func (f *fuzzing) playground() {
 	for i := range 20 {
 		tenant, token := f.w.principal("playground", fmt.Sprint("principal-", i))
@@ -117,6 +116,13 @@ func (f *fuzzing) playground() {
 		f.learn("tenantId", tenant.String())
 		f.learn("principalId", p.ID.String())
 		f.learn("principal_id", p.ID.String())
+	}
+	f.learn("url", "https://hooks.example/in?from=us")
+	for i := range 5 {
+		id := freshKey()
+		f.w.exec(fmt.Sprintf(`INSERT INTO webhook_subscriptions (tenant_id, id, name, url, event_types, created_at)
+			VALUES ('%s', '%s', 'hook-%d', 'https://hooks.example/in', '{}', now())`, f.w.tenant, id, i))
+		f.learn("webhookId", id)
 	}
 	f.w.exec(`UPDATE tenants SET operator = true WHERE name = 'playground'`)
 	rows, err := f.w.connect().Query(f.t.Context(), `SELECT k.id FROM api_keys k JOIN tenants t USING (tenant_id) WHERE t.name = 'playground'`)
@@ -206,8 +212,8 @@ func (f *fuzzing) send(r *request) {
 }
 
 // ruled are members whose values the rules may refuse where the contract's schema does not: totals that overflow, scopes
-// that the tenant may not give, an end in the past.
-var ruled = []string{"/items", "/scopes", "/expires_at"}
+// that the tenant may not give, an end in the past, a URL that leads nowhere.
+var ruled = []string{"/items", "/scopes", "/expires_at", "/url"}
 
 // expect judges what was foreseen.
 func expect(r *request, a answer) error {
@@ -272,7 +278,8 @@ func (f *fuzzing) remember(got *http.Request, a answer) error {
 			f.records++
 		}
 	}
-	if replayed || a.status >= 300 || !mutating(o.route.Method) || identity.ForOperators(o.scope) {
+	ofOrders := strings.HasPrefix(o.scope, "orders:")
+	if replayed || a.status >= 300 || !mutating(o.route.Method) || !ofOrders {
 		return nil
 	}
 	location := a.header.Get("Location")

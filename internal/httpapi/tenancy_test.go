@@ -80,6 +80,10 @@ func (w *world) namings() map[string]naming {
 		w.t.Fatalf("%d %s", a.status, a.body)
 	}
 	task := w.failedTask()
+	hook := w.hook(freshKey(), "their-hook").Id.String()
+	secretOf := func(id string, stranger option) answer {
+		return w.post(freshKey(), "/webhooks/"+id+"/rotate-secret", map[string]any{}, stranger)
+	}
 	word := func() string { return "absent-" + freshKey()[24:] }
 	before := func() string { return pageToken(uuid.MustParse(earlier)) }
 	return map[string]naming{
@@ -89,6 +93,17 @@ func (w *world) namings() map[string]naming {
 		"cancelOrder, key":  {func(key string, stranger option) answer { return cancel(key, uuid.Max.String(), stranger) }, cancelKey, freshKey, 404},
 		"listOrders":        {func(c string, stranger option) answer { return w.get("/orders?checkout_id="+c, stranger) }, "their-checkout", word, 200},
 		"listOrders, token": {func(s string, stranger option) answer { return w.get("/orders?page_token="+s, stranger) }, pageToken(uuid.MustParse(id)), before, 200},
+		"createWebhook": {func(name string, stranger option) answer {
+			return w.post(freshKey(), "/webhooks", newHook(name), stranger)
+		}, "their-hook", word, 201},
+		"listWebhooks, token": {func(s string, stranger option) answer { return w.get("/webhooks?page_token="+s, stranger) }, pageToken(uuid.MustParse(hook)), before, 200},
+		"rotateWebhookSecret": {secretOf, hook, freshKey, 404},
+		"disableWebhook": {func(id string, stranger option) answer {
+			return w.post(freshKey(), "/webhooks/"+id+"/disable", nil, stranger)
+		}, hook, freshKey, 404},
+		"enableWebhook": {func(id string, stranger option) answer {
+			return w.post(freshKey(), "/webhooks/"+id+"/enable", nil, stranger)
+		}, hook, freshKey, 404},
 		"getIdempotencyKey": {func(key string, stranger option) answer {
 			return w.get("/idempotency-keys/"+key+"?operation=createOrder", stranger)
 		}, key, freshKey, 200},
@@ -115,6 +130,7 @@ func (w *world) namings() map[string]naming {
 
 var oneTimeOnly = []*regexp.Regexp{
 	regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), // ids, of the request too
+	regexp.MustCompile(`whsec_[A-Za-z0-9+/]+=`),
 	regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`),
 	regexp.MustCompile(`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`),
 }

@@ -14,8 +14,12 @@ const (
 	OrdersRead    = "orders:read"
 	OrdersCancel  = "orders:cancel"
 	ImportsCreate = "imports:create"
-	OpsRead       = "ops:read"
-	OpsWrite      = "ops:write"
+	WebhooksRead  = "webhooks:read"
+	// WebhooksWrite lets events be sent to an address that the caller names.
+	WebhooksWrite = "webhooks:write"
+
+	OpsRead  = "ops:read"
+	OpsWrite = "ops:write"
 )
 
 // opsScope begins the scopes that reach every tenant. The queries of credentials say it once more.
@@ -25,7 +29,9 @@ const opsScope = "ops:"
 func Scopes() []string { return append(TenantScopes(), OpsRead, OpsWrite) }
 
 // TenantScopes lists those that reach no further than the caller's own tenant: what any tenant's keys may hold.
-func TenantScopes() []string { return []string{OrdersCreate, OrdersRead, OrdersCancel, ImportsCreate} }
+func TenantScopes() []string {
+	return []string{OrdersCreate, OrdersRead, OrdersCancel, ImportsCreate, WebhooksRead, WebhooksWrite}
+}
 
 // ForOperators says whether a scope reaches every tenant. Only principals of an operators' tenant may hold it, and what
 // it allows is done with the rights of the Worker role.

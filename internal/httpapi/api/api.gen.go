@@ -77,6 +77,30 @@ func (e EffectState) Valid() bool {
 	}
 }
 
+// Defines values for EventType.
+const (
+	OrderonceOrderCancelledV1 EventType = "orderonce.order.cancelled.v1"
+	OrderonceOrderConfirmedV1 EventType = "orderonce.order.confirmed.v1"
+	OrderonceOrderCreatedV1   EventType = "orderonce.order.created.v1"
+	OrderonceOrderRejectedV1  EventType = "orderonce.order.rejected.v1"
+)
+
+// Valid indicates whether the value is a known member of the EventType enum.
+func (e EventType) Valid() bool {
+	switch e {
+	case OrderonceOrderCancelledV1:
+		return true
+	case OrderonceOrderConfirmedV1:
+		return true
+	case OrderonceOrderCreatedV1:
+		return true
+	case OrderonceOrderRejectedV1:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	Ok HealthStatus = "ok"
@@ -1951,6 +1975,8 @@ const (
 	OrdersCancel  Scope = "orders:cancel"
 	OrdersCreate  Scope = "orders:create"
 	OrdersRead    Scope = "orders:read"
+	WebhooksRead  Scope = "webhooks:read"
+	WebhooksWrite Scope = "webhooks:write"
 )
 
 // Valid indicates whether the value is a known member of the Scope enum.
@@ -1967,6 +1993,10 @@ func (e Scope) Valid() bool {
 	case OrdersCreate:
 		return true
 	case OrdersRead:
+		return true
+	case WebhooksRead:
+		return true
+	case WebhooksWrite:
 		return true
 	default:
 		return false
@@ -2012,6 +2042,27 @@ func (e TaskState) Valid() bool {
 	case TaskStateProcessing:
 		return true
 	case TaskStateSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookDisabledReason.
+const (
+	Failing   WebhookDisabledReason = "failing"
+	Gone      WebhookDisabledReason = "gone"
+	Requested WebhookDisabledReason = "requested"
+)
+
+// Valid indicates whether the value is a known member of the WebhookDisabledReason enum.
+func (e WebhookDisabledReason) Valid() bool {
+	switch e {
+	case Failing:
+		return true
+	case Gone:
+		return true
+	case Requested:
 		return true
 	default:
 		return false
@@ -2243,6 +2294,66 @@ func (e RetryTaskParamsAPIVersion) Valid() bool {
 	}
 }
 
+// Defines values for CreateWebhookParamsAPIVersion.
+const (
+	CreateWebhookParamsAPIVersionN20261101 CreateWebhookParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the CreateWebhookParamsAPIVersion enum.
+func (e CreateWebhookParamsAPIVersion) Valid() bool {
+	switch e {
+	case CreateWebhookParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DisableWebhookParamsAPIVersion.
+const (
+	DisableWebhookParamsAPIVersionN20261101 DisableWebhookParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the DisableWebhookParamsAPIVersion enum.
+func (e DisableWebhookParamsAPIVersion) Valid() bool {
+	switch e {
+	case DisableWebhookParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EnableWebhookParamsAPIVersion.
+const (
+	EnableWebhookParamsAPIVersionN20261101 EnableWebhookParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the EnableWebhookParamsAPIVersion enum.
+func (e EnableWebhookParamsAPIVersion) Valid() bool {
+	switch e {
+	case EnableWebhookParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RotateWebhookSecretParamsAPIVersion.
+const (
+	RotateWebhookSecretParamsAPIVersionN20261101 RotateWebhookSecretParamsAPIVersion = "2026-11-01"
+)
+
+// Valid indicates whether the value is a known member of the RotateWebhookSecretParamsAPIVersion enum.
+func (e RotateWebhookSecretParamsAPIVersion) Valid() bool {
+	switch e {
+	case RotateWebhookSecretParamsAPIVersionN20261101:
+		return true
+	default:
+		return false
+	}
+}
+
 // APIKey defines model for APIKey.
 type APIKey struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -2299,7 +2410,7 @@ type AuditLogEntry struct {
 	Reason    Reason             `json:"reason"`
 	SubjectId openapi_types.UUID `json:"subject_id"`
 
-	// SubjectType What it was done to: `tenant`, `principal` or `api_key`.
+	// SubjectType What it was done to, such as `tenant`, `api_key` or `webhook`.
 	SubjectType string `json:"subject_type"`
 
 	// TenantId Whose thing was changed.
@@ -2383,6 +2494,18 @@ type CreateTenant struct {
 	//
 	// Example: a new customer
 	Reason Reason `json:"reason"`
+}
+
+// CreateWebhook defines model for CreateWebhook.
+type CreateWebhook struct {
+	// EventTypes Only events of these types. Without it, or empty, all, those to come too.
+	EventTypes *[]EventType `json:"event_types,omitempty"`
+
+	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	Name WebhookName `json:"name"`
+
+	// Url Where events are sent to. It begins with `https://` and leads to the public internet.
+	Url string `json:"url"`
 }
 
 // Effect One call to something outside, with one identity for ever.
@@ -2490,6 +2613,9 @@ type EffectPage struct {
 // it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
 type EffectState string
 
+// EventType defines model for EventType.
+type EventType string
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	// Pointer JSON Pointer into the body, or the parameter's name: `{orderId}` in the path, `?status` in the query, a header's plain name.
@@ -2584,6 +2710,11 @@ type KeyedInternalProblem struct {
 
 // KeyedUnavailableProblem defines model for KeyedUnavailableProblem.
 type KeyedUnavailableProblem struct {
+	union json.RawMessage
+}
+
+// LimitConflictProblem defines model for LimitConflictProblem.
+type LimitConflictProblem struct {
 	union json.RawMessage
 }
 
@@ -4465,6 +4596,12 @@ type RotateAPIKey struct {
 	Reason Reason `json:"reason"`
 }
 
+// RotateWebhookSecret defines model for RotateWebhookSecret.
+type RotateWebhookSecret struct {
+	// OverlapSeconds How long the other secrets go on signing, so that the new one can be handed out.
+	OverlapSeconds *int32 `json:"overlap_seconds,omitempty"`
+}
+
 // Scope defines model for Scope.
 type Scope string
 
@@ -4569,6 +4706,47 @@ type UnavailableProblem struct {
 	union json.RawMessage
 }
 
+// Webhook defines model for Webhook.
+type Webhook struct {
+	Active    bool      `json:"active"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// DisabledReason Why it is not active: `requested`, `gone` (its receiver answered 410) or `failing` (its receiver was not reached for five days).
+	DisabledReason *WebhookDisabledReason `json:"disabled_reason,omitempty"`
+
+	// EventTypes Empty for all.
+	EventTypes []EventType `json:"event_types"`
+
+	// FailingSince Since when no delivery has reached the receiver. Absent while they do.
+	FailingSince *time.Time         `json:"failing_since,omitempty"`
+	Id           openapi_types.UUID `json:"id"`
+
+	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	Name WebhookName `json:"name"`
+
+	// Secret What deliveries are signed with, `whsec_…`. In the answer to the request that made it; a replay has none.
+	Secret *string `json:"secret,omitempty"`
+	Url    string  `json:"url"`
+}
+
+// WebhookDisabledReason Why it is not active: `requested`, `gone` (its receiver answered 410) or `failing` (its receiver was not reached for five days).
+type WebhookDisabledReason string
+
+// WebhookConflictProblem defines model for WebhookConflictProblem.
+type WebhookConflictProblem struct {
+	union json.RawMessage
+}
+
+// WebhookName A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+type WebhookName = string
+
+// WebhookPage defines model for WebhookPage.
+type WebhookPage struct {
+	// NextPageToken Absent on the last page.
+	NextPageToken *string   `json:"next_page_token,omitempty"`
+	Webhooks      []Webhook `json:"webhooks"`
+}
+
 // ApiKeyId defines model for ApiKeyId.
 type ApiKeyId = openapi_types.UUID
 
@@ -4599,6 +4777,9 @@ type TaskId = openapi_types.UUID
 // TenantId defines model for TenantId.
 type TenantId = openapi_types.UUID
 
+// WebhookId defines model for WebhookId.
+type WebhookId = openapi_types.UUID
+
 // BadRequest The request cannot be read: broken JSON, a duplicate member, a NUL or invalid Unicode, a number that is no 64-bit integer, an unknown or malformed parameter. Nothing was consumed. Correct it; an idempotency key may be kept.
 type BadRequest = ProblemInvalidRequest
 
@@ -4626,6 +4807,9 @@ type KeyedInternal = KeyedInternalProblem
 // KeyedUnavailable defines model for KeyedUnavailable.
 type KeyedUnavailable = KeyedUnavailableProblem
 
+// LimitConflict defines model for LimitConflict.
+type LimitConflict = LimitConflictProblem
+
 // NotFound There is no such route or resource, or it belongs to another tenant: the two look the same on purpose.
 type NotFound = ProblemNotFound
 
@@ -4652,6 +4836,9 @@ type UnsupportedMediaType = ProblemUnsupportedMediaType
 
 // ValidationFailed The request is well formed but breaks a rule of the contract; `errors` lists where and why. Nothing was consumed: correct it and keep the key.
 type ValidationFailed = ProblemValidationFailed
+
+// WebhookConflict defines model for WebhookConflict.
+type WebhookConflict = WebhookConflictProblem
 
 // GetIdempotencyKeyParams defines parameters for GetIdempotencyKey.
 type GetIdempotencyKeyParams struct {
@@ -5019,6 +5206,87 @@ type RetryTaskParams struct {
 // RetryTaskParamsAPIVersion defines parameters for RetryTask.
 type RetryTaskParamsAPIVersion string
 
+// ListWebhooksParams defines parameters for ListWebhooks.
+type ListWebhooksParams struct {
+	// PageSize How many a page holds at most.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The `next_page_token` of the page before. Opaque. Keep the other parameters as they were.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *CreateWebhookParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// CreateWebhookParamsAPIVersion defines parameters for CreateWebhook.
+type CreateWebhookParamsAPIVersion string
+
+// DisableWebhookParams defines parameters for DisableWebhook.
+type DisableWebhookParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *DisableWebhookParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// DisableWebhookParamsAPIVersion defines parameters for DisableWebhook.
+type DisableWebhookParamsAPIVersion string
+
+// EnableWebhookParams defines parameters for EnableWebhook.
+type EnableWebhookParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *EnableWebhookParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// EnableWebhookParamsAPIVersion defines parameters for EnableWebhook.
+type EnableWebhookParamsAPIVersion string
+
+// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParams struct {
+	// IdempotencyKey The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+	// is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+	// "same try"; it never says who you are.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+
+	// APIVersion The contract's date. Part of the request's identity; the default is the current one.
+	APIVersion *RotateWebhookSecretParamsAPIVersion `json:"API-Version,omitempty"`
+
+	// Prefer `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+	// operation's own bound. `Preference-Applied` says that it was honoured.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+}
+
+// RotateWebhookSecretParamsAPIVersion defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParamsAPIVersion string
+
 // PutOrderJSONRequestBody defines body for PutOrder for application/json ContentType.
 type PutOrderJSONRequestBody = PlaceOrder
 
@@ -5057,6 +5325,12 @@ type ImportOrdersJSONRequestBody = ImportOrders
 
 // CreateOrderJSONRequestBody defines body for CreateOrder for application/json ContentType.
 type CreateOrderJSONRequestBody = PlaceOrder
+
+// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
+type CreateWebhookJSONRequestBody = CreateWebhook
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = RotateWebhookSecret
 
 // AsProblemInvalidRequest returns the union data inside the BadKeyedRequestProblem as a ProblemInvalidRequest
 func (t BadKeyedRequestProblem) AsProblemInvalidRequest() (ProblemInvalidRequest, error) {
@@ -5941,6 +6215,143 @@ func (t KeyedUnavailableProblem) MarshalJSON() ([]byte, error) {
 }
 
 func (t *KeyedUnavailableProblem) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsProblemIdempotencyKeyReused returns the union data inside the LimitConflictProblem as a ProblemIdempotencyKeyReused
+func (t LimitConflictProblem) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the LimitConflictProblem as the provided ProblemIdempotencyKeyReused
+func (t *LimitConflictProblem) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the LimitConflictProblem, using the provided ProblemIdempotencyKeyReused
+func (t *LimitConflictProblem) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the LimitConflictProblem as a ProblemIdempotencyInProgress
+func (t LimitConflictProblem) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the LimitConflictProblem as the provided ProblemIdempotencyInProgress
+func (t *LimitConflictProblem) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the LimitConflictProblem, using the provided ProblemIdempotencyInProgress
+func (t *LimitConflictProblem) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemLimitReached returns the union data inside the LimitConflictProblem as a ProblemLimitReached
+func (t LimitConflictProblem) AsProblemLimitReached() (ProblemLimitReached, error) {
+	var body ProblemLimitReached
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemLimitReached overwrites any union data inside the LimitConflictProblem as the provided ProblemLimitReached
+func (t *LimitConflictProblem) FromProblemLimitReached(v ProblemLimitReached) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"limit_reached"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemLimitReached performs a merge with any union data inside the LimitConflictProblem, using the provided ProblemLimitReached
+func (t *LimitConflictProblem) MergeProblemLimitReached(v ProblemLimitReached) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"limit_reached"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t LimitConflictProblem) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t LimitConflictProblem) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "limit_reached":
+		return t.AsProblemLimitReached()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t LimitConflictProblem) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *LimitConflictProblem) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -6839,6 +7250,179 @@ func (t *UnavailableProblem) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsProblemIdempotencyKeyReused returns the union data inside the WebhookConflictProblem as a ProblemIdempotencyKeyReused
+func (t WebhookConflictProblem) AsProblemIdempotencyKeyReused() (ProblemIdempotencyKeyReused, error) {
+	var body ProblemIdempotencyKeyReused
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyKeyReused overwrites any union data inside the WebhookConflictProblem as the provided ProblemIdempotencyKeyReused
+func (t *WebhookConflictProblem) FromProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyKeyReused performs a merge with any union data inside the WebhookConflictProblem, using the provided ProblemIdempotencyKeyReused
+func (t *WebhookConflictProblem) MergeProblemIdempotencyKeyReused(v ProblemIdempotencyKeyReused) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_key_reused"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemIdempotencyInProgress returns the union data inside the WebhookConflictProblem as a ProblemIdempotencyInProgress
+func (t WebhookConflictProblem) AsProblemIdempotencyInProgress() (ProblemIdempotencyInProgress, error) {
+	var body ProblemIdempotencyInProgress
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemIdempotencyInProgress overwrites any union data inside the WebhookConflictProblem as the provided ProblemIdempotencyInProgress
+func (t *WebhookConflictProblem) FromProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemIdempotencyInProgress performs a merge with any union data inside the WebhookConflictProblem, using the provided ProblemIdempotencyInProgress
+func (t *WebhookConflictProblem) MergeProblemIdempotencyInProgress(v ProblemIdempotencyInProgress) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"idempotency_in_progress"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemNameTaken returns the union data inside the WebhookConflictProblem as a ProblemNameTaken
+func (t WebhookConflictProblem) AsProblemNameTaken() (ProblemNameTaken, error) {
+	var body ProblemNameTaken
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemNameTaken overwrites any union data inside the WebhookConflictProblem as the provided ProblemNameTaken
+func (t *WebhookConflictProblem) FromProblemNameTaken(v ProblemNameTaken) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"name_taken"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemNameTaken performs a merge with any union data inside the WebhookConflictProblem, using the provided ProblemNameTaken
+func (t *WebhookConflictProblem) MergeProblemNameTaken(v ProblemNameTaken) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"name_taken"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsProblemLimitReached returns the union data inside the WebhookConflictProblem as a ProblemLimitReached
+func (t WebhookConflictProblem) AsProblemLimitReached() (ProblemLimitReached, error) {
+	var body ProblemLimitReached
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromProblemLimitReached overwrites any union data inside the WebhookConflictProblem as the provided ProblemLimitReached
+func (t *WebhookConflictProblem) FromProblemLimitReached(v ProblemLimitReached) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"limit_reached"}`))
+	t.union = b
+	return err
+}
+
+// MergeProblemLimitReached performs a merge with any union data inside the WebhookConflictProblem, using the provided ProblemLimitReached
+func (t *WebhookConflictProblem) MergeProblemLimitReached(v ProblemLimitReached) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"code":"limit_reached"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t WebhookConflictProblem) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"code"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t WebhookConflictProblem) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "idempotency_in_progress":
+		return t.AsProblemIdempotencyInProgress()
+	case "idempotency_key_reused":
+		return t.AsProblemIdempotencyKeyReused()
+	case "limit_reached":
+		return t.AsProblemLimitReached()
+	case "name_taken":
+		return t.AsProblemNameTaken()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t WebhookConflictProblem) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *WebhookConflictProblem) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// GetClientOrder Read the order of this name
@@ -6943,6 +7527,21 @@ type ServerInterface interface {
 	// RetryTask Send a failed task on its way again, exactly once per idempotency key
 	// (POST /tasks/{taskId}/retry)
 	RetryTask(w http.ResponseWriter, r *http.Request, taskId TaskId, params RetryTaskParams)
+	// ListWebhooks List the tenant's webhooks, newest first
+	// (GET /webhooks)
+	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
+	// CreateWebhook Make a webhook, or find it
+	// (POST /webhooks)
+	CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams)
+	// DisableWebhook Send a webhook no event any more
+	// (POST /webhooks/{webhookId}/disable)
+	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params DisableWebhookParams)
+	// EnableWebhook Send a webhook events again
+	// (POST /webhooks/{webhookId}/enable)
+	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params EnableWebhookParams)
+	// RotateWebhookSecret Give a webhook a new secret and let its others end
+	// (POST /webhooks/{webhookId}/rotate-secret)
+	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params RotateWebhookSecretParams)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -9088,6 +9687,411 @@ func (siw *ServerInterfaceWrapper) RetryTask(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListWebhooks operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWebhooksParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhooks(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateWebhook operation middleware
+func (siw *ServerInterfaceWrapper) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWebhookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion CreateWebhookParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateWebhook(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DisableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DisableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhookId" -------------
+	var webhookId WebhookId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhookId", r.PathValue("webhookId"), &webhookId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhookId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DisableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion DisableWebhookParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DisableWebhook(w, r, webhookId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EnableWebhook operation middleware
+func (siw *ServerInterfaceWrapper) EnableWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhookId" -------------
+	var webhookId WebhookId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhookId", r.PathValue("webhookId"), &webhookId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhookId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EnableWebhookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion EnableWebhookParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EnableWebhook(w, r, webhookId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWebhookSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "webhookId" -------------
+	var webhookId WebhookId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "webhookId", r.PathValue("webhookId"), &webhookId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhookId", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWebhookSecretParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "API-Version" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("API-Version")]; found {
+		var APIVersion RotateWebhookSecretParamsAPIVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "API-Version", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "API-Version", valueList[0], &APIVersion, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "API-Version", Err: err})
+			return
+		}
+
+		params.APIVersion = &APIVersion
+
+	}
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWebhookSecret(w, r, webhookId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -9219,6 +10223,11 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/tasks/{taskId}/results", wrapper.ListTaskResults)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/tasks/{taskId}/retry", wrapper.RetryTask)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/idempotency-keys/{key}", wrapper.GetIdempotencyKey)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/webhooks", wrapper.ListWebhooks)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/webhooks", wrapper.CreateWebhook)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/webhooks/{webhookId}/rotate-secret", wrapper.RotateWebhookSecret)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/webhooks/{webhookId}/disable", wrapper.DisableWebhook)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/webhooks/{webhookId}/enable", wrapper.EnableWebhook)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ops/tenants", wrapper.ListTenants)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants", wrapper.CreateTenant)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ops/tenants/{tenantId}/activate", wrapper.ActivateTenant)
@@ -9306,6 +10315,19 @@ type KeyedUnavailableApplicationProblemPlusJSONResponse struct {
 	Headers KeyedUnavailableResponseHeaders
 }
 
+type LimitConflictResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+type LimitConflictApplicationProblemPlusJSONResponse struct {
+	Body LimitConflictProblem
+
+	Headers LimitConflictResponseHeaders
+}
+
 type NotFoundApplicationProblemPlusJSONResponse ProblemNotFound
 
 type OpsConflictResponseHeaders struct {
@@ -9357,6 +10379,19 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse ProblemUnsupportedMediaType
 
 type ValidationFailedApplicationProblemPlusJSONResponse ProblemValidationFailed
+
+type WebhookConflictResponseHeaders struct {
+	IdempotencyKeyExpires *string
+	IdempotencyReplayed   *bool
+	PreferenceApplied     *string
+	RetryAfter            *int32
+	XShouldRetry          *bool
+}
+type WebhookConflictApplicationProblemPlusJSONResponse struct {
+	Body WebhookConflictProblem
+
+	Headers WebhookConflictResponseHeaders
+}
 
 type GetClientOrderRequestObject struct {
 	ClientOrderId ClientId `json:"clientOrderId"`
@@ -15510,6 +16545,1105 @@ func (response RetryTaskdefaultApplicationProblemPlusJSONResponse) VisitRetryTas
 	return err
 }
 
+type ListWebhooksRequestObject struct {
+	Params ListWebhooksParams
+}
+
+type ListWebhooksResponseObject interface {
+	VisitListWebhooksResponse(w http.ResponseWriter) error
+}
+
+type ListWebhooks200JSONResponse WebhookPage
+
+func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks400ApplicationProblemPlusJSONResponse struct {
+	BadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks400ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks401ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks403ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks429ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks500ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks503ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookRequestObject struct {
+	Params CreateWebhookParams
+	Body   *CreateWebhookJSONRequestBody
+}
+
+type CreateWebhookResponseObject interface {
+	VisitCreateWebhookResponse(w http.ResponseWriter) error
+}
+
+type CreateWebhook200ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type CreateWebhook200JSONResponse struct {
+	Body    Webhook
+	Headers CreateWebhook200ResponseHeaders
+}
+
+func (response CreateWebhook200JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook201ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type CreateWebhook201JSONResponse struct {
+	Body    Webhook
+	Headers CreateWebhook201ResponseHeaders
+}
+
+func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook400ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook401ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook403ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook408ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook409ApplicationProblemPlusJSONResponse struct {
+	WebhookConflictApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook409ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook413ApplicationProblemPlusJSONResponse struct {
+	BodyTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook413ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook415ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook422ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook429ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook500ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook503ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookRequestObject struct {
+	WebhookId WebhookId `json:"webhookId"`
+	Params    DisableWebhookParams
+}
+
+type DisableWebhookResponseObject interface {
+	VisitDisableWebhookResponse(w http.ResponseWriter) error
+}
+
+type DisableWebhook200ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type DisableWebhook200JSONResponse struct {
+	Body    Webhook
+	Headers DisableWebhook200ResponseHeaders
+}
+
+func (response DisableWebhook200JSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook400ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook401ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook403ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook404ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook409ApplicationProblemPlusJSONResponse struct {
+	KeyConflictApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook409ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook429ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook500ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhook503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response DisableWebhook503ApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DisableWebhookdefaultApplicationProblemPlusJSONResponse) VisitDisableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookRequestObject struct {
+	WebhookId WebhookId `json:"webhookId"`
+	Params    EnableWebhookParams
+}
+
+type EnableWebhookResponseObject interface {
+	VisitEnableWebhookResponse(w http.ResponseWriter) error
+}
+
+type EnableWebhook200ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type EnableWebhook200JSONResponse struct {
+	Body    Webhook
+	Headers EnableWebhook200ResponseHeaders
+}
+
+func (response EnableWebhook200JSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook400ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook401ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook403ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook404ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook409ApplicationProblemPlusJSONResponse struct {
+	LimitConflictApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook409ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook429ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook500ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhook503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response EnableWebhook503ApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableWebhookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response EnableWebhookdefaultApplicationProblemPlusJSONResponse) VisitEnableWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretRequestObject struct {
+	WebhookId WebhookId `json:"webhookId"`
+	Params    RotateWebhookSecretParams
+	Body      *RotateWebhookSecretJSONRequestBody
+}
+
+type RotateWebhookSecretResponseObject interface {
+	VisitRotateWebhookSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWebhookSecret200ResponseHeaders struct {
+	IdempotencyKeyExpires string
+	IdempotencyReplayed   bool
+	PreferenceApplied     *string
+}
+
+type RotateWebhookSecret200JSONResponse struct {
+	Body    Webhook
+	Headers RotateWebhookSecret200ResponseHeaders
+}
+
+func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(response.Headers.IdempotencyKeyExpires))
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret400ApplicationProblemPlusJSONResponse struct {
+	KeyedBadRequestApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret400ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret401ApplicationProblemPlusJSONResponse struct {
+	UnauthenticatedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret401ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret403ApplicationProblemPlusJSONResponse struct {
+	KeyedForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret403ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret404ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret408ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret409ApplicationProblemPlusJSONResponse struct {
+	LimitConflictApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret409ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.IdempotencyKeyExpires != nil {
+		w.Header().Set("Idempotency-Key-Expires", fmt.Sprint(*response.Headers.IdempotencyKeyExpires))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XShouldRetry != nil {
+		w.Header().Set("X-Should-Retry", fmt.Sprint(*response.Headers.XShouldRetry))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret413ApplicationProblemPlusJSONResponse struct {
+	BodyTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret413ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret415ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret422ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret429ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret500ApplicationProblemPlusJSONResponse struct {
+	KeyedInternalApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret500ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret503ApplicationProblemPlusJSONResponse struct {
+	KeyedUnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret503ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// GetClientOrder Read the order of this name
@@ -15614,6 +17748,21 @@ type StrictServerInterface interface {
 	// RetryTask Send a failed task on its way again, exactly once per idempotency key
 	// (POST /tasks/{taskId}/retry)
 	RetryTask(ctx context.Context, request RetryTaskRequestObject) (RetryTaskResponseObject, error)
+	// ListWebhooks List the tenant's webhooks, newest first
+	// (GET /webhooks)
+	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	// CreateWebhook Make a webhook, or find it
+	// (POST /webhooks)
+	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	// DisableWebhook Send a webhook no event any more
+	// (POST /webhooks/{webhookId}/disable)
+	DisableWebhook(ctx context.Context, request DisableWebhookRequestObject) (DisableWebhookResponseObject, error)
+	// EnableWebhook Send a webhook events again
+	// (POST /webhooks/{webhookId}/enable)
+	EnableWebhook(ctx context.Context, request EnableWebhookRequestObject) (EnableWebhookResponseObject, error)
+	// RotateWebhookSecret Give a webhook a new secret and let its others end
+	// (POST /webhooks/{webhookId}/rotate-secret)
+	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -16640,6 +18789,153 @@ func (sh *strictHandler) RetryTask(w http.ResponseWriter, r *http.Request, taskI
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RetryTaskResponseObject); ok {
 		if err := validResponse.VisitRetryTaskResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWebhooks operation middleware
+func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
+	var request ListWebhooksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhooks(ctx, request.(ListWebhooksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhooks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
+		if err := validResponse.VisitListWebhooksResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateWebhook operation middleware
+func (sh *strictHandler) CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams) {
+	var request CreateWebhookRequestObject
+
+	request.Params = params
+
+	var body CreateWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateWebhook(ctx, request.(CreateWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateWebhookResponseObject); ok {
+		if err := validResponse.VisitCreateWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DisableWebhook operation middleware
+func (sh *strictHandler) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params DisableWebhookParams) {
+	var request DisableWebhookRequestObject
+
+	request.WebhookId = webhookId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DisableWebhook(ctx, request.(DisableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DisableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DisableWebhookResponseObject); ok {
+		if err := validResponse.VisitDisableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EnableWebhook operation middleware
+func (sh *strictHandler) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params EnableWebhookParams) {
+	var request EnableWebhookRequestObject
+
+	request.WebhookId = webhookId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EnableWebhook(ctx, request.(EnableWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EnableWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EnableWebhookResponseObject); ok {
+		if err := validResponse.VisitEnableWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWebhookSecret operation middleware
+func (sh *strictHandler) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookId WebhookId, params RotateWebhookSecretParams) {
+	var request RotateWebhookSecretRequestObject
+
+	request.WebhookId = webhookId
+	request.Params = params
+
+	var body RotateWebhookSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWebhookSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWebhookSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWebhookSecretResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
