@@ -74,7 +74,7 @@ func (s *stage) open() {
 func (s *stage) work(faults ...string) *orderoncetest.Process {
 	s.t.Helper()
 	args := []string{
-		"worker", "--database-url=" + s.url, "--destination-timeout=" + processTimeout.String(), "--effect-lease=13s",
+		"worker", "--database-url=" + s.url, "--destination-timeout=" + processTimeout.String(), "--effect-lease=17s",
 		"--effect-attempts=40", "--stop-timeout=5s", "--log-level=warn",
 	}
 	for i, name := range serviceNames {
@@ -84,7 +84,7 @@ func (s *stage) work(faults ...string) *orderoncetest.Process {
 		Binary: shop.Binary(s.t), Args: args, Env: []string{"ORDERONCE_FAULTS=" + strings.Join(faults, ";")},
 	})
 	if err != nil && len(faults) == 0 { // with a fault it may be dead before it says that it is ready
-		s.t.Fatal(err)
+		s.t.Error(err, process.Stderr)
 	}
 	return process
 }

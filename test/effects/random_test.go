@@ -24,7 +24,7 @@ import (
 
 var (
 	orderCount = flag.Int("orders", 200, "how many orders TestRandomFaults places")
-	killCount  = flag.Int("kills", 6, "how often TestRandomFaults kills a worker, at the least")
+	killCount  = flag.Int("kills", 6, "how often TestRandomFaults kills a worker")
 )
 
 // randomFaults are what one request in five meets, by kind.
@@ -62,31 +62,26 @@ func TestRandomFaults(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	for c.killed.Load() < int64(*killCount) && s.underWay() > 0 {
-		orderoncetest.Pause(t.Context(), 20*time.Millisecond)
-	}
-	stop()
-	workers.Wait()
+	s.settle() // with the faults: only what a person has decided is then done in peace
 	faults := s.services.faults()
-	s.services.clear() // what is left is done in peace
-
-	calm := s.work()
-	s.settle()
+	s.services.clear()
 	for asked := -1; asked != 0; s.settle() { // what a person has decided may lead to something else to decide
 		asked = s.decide()
 		c.asked += max(asked, 0)
 	}
+	stop()
+	workers.Wait()
 	s.wantAllEnded(t)
 	c.report(faults)
 	if int(c.killed.Load()) < *killCount || c.asked == 0 || len(faults) < len(randomFaults) {
 		t.Error("it went on without trouble")
 	}
-	calm.Kill()
 }
 
 type chaos struct {
 	*stage
 	shop   *shop.Shop
+	doomed atomic.Int64 // workers that were started to be killed
 	killed atomic.Int64
 	asked  int // how often a person was
 }
@@ -114,8 +109,8 @@ func (c *chaos) want(server *shop.Server) {
 	}
 }
 
-// keepWorking starts one worker after the other, and kills each: by its own hand between two steps, or from outside at
-// any time.
+// keepWorking starts one worker after the other, and kills each while there are kills to come: by its own hand between
+// two steps, or from outside at any time.
 func (c *chaos) keepWorking(ctx context.Context) {
 	points := []faultpoint.Point{
 		faultpoint.BeforeDispatched, faultpoint.AfterDispatched, faultpoint.BeforeSend, faultpoint.AfterAnswer,
@@ -128,6 +123,10 @@ func (c *chaos) keepWorking(ctx context.Context) {
 			faults = []string{fmt.Sprintf("%s=kill@%d", points[rand.N(len(points))], 1+rand.N(40))}
 			life = 5 * time.Second
 		}
+		doomed := c.doomed.Add(1) <= int64(*killCount)
+		if !doomed {
+			faults, life = nil, time.Hour
+		}
 		worker := c.work(faults...)
 		timer := time.NewTimer(life)
 		select {
@@ -136,8 +135,14 @@ func (c *chaos) keepWorking(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		timer.Stop()
+		if !doomed && ctx.Err() == nil {
+			c.t.Error("a worker that nobody killed has ended")
+			return
+		}
 		worker.Kill()
-		c.killed.Add(1)
+		if doomed {
+			c.killed.Add(1)
+		}
 	}
 }
 

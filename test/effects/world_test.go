@@ -161,7 +161,7 @@ func (w *world) status(order uuid.UUID) orders.Status {
 // person, or waits for one that does.
 func (w *world) settle() {
 	w.t.Helper()
-	for open := w.underWay(); open > 0; open = w.underWay() { // as long as it takes, or until -timeout
+	for open := w.underWay(); open > 0 && !w.t.Failed(); open = w.underWay() { // as long as it takes, or until -timeout
 		orderoncetest.Pause(w.t.Context(), 20*time.Millisecond)
 	}
 }
