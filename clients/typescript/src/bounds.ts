@@ -1,8 +1,8 @@
 // Bounds in time, and the one-at-a-time of an intent.
 
 /**
- * within runs work with a signal that aborts after `ms`, or with `outer`. It rejects as soon as that happens, whether or
- * not work listens: a fetch or a credential that hangs must not hold up the answer "unknown".
+ * within runs work with a signal that aborts after `ms`, or with `outer`. It rejects as soon as that happens, whether
+ * or not work listens: a fetch or a credential that hangs must not hold up the answer "unknown".
  */
 export async function within<T>(
   ms: number,

@@ -14,8 +14,8 @@ export interface ClientOptions extends Partial<Limits> {
   /** An API key, or what gives the newest token; it is asked before every request. */
   credential?: string | (() => string | Promise<string>);
   /**
-   * Who is signed in, such as a user id. A key belongs to one principal: intents of another owner are neither reused nor
-   * resumed. Needed wherever more than one person uses a browser.
+   * Who is signed in, such as a user id. A key belongs to one principal: intents of another owner are neither reused
+   * nor resumed. Needed wherever more than one person uses a browser.
    */
   owner?: string;
   /** Default: IndexedDB, or memory where there is none. */
@@ -83,7 +83,8 @@ export function createClient(options: ClientOptions = {}): Client {
   const pending = async () => {
     const all = await store.list();
     const old = (record: StoredIntent | undefined) => record && forgotten(record, Date.now());
-    for (const { owner, name } of all.filter(old)) await store.update(idOf(owner, name), (now) => (old(now) ? undefined : now));
+    for (const { owner, name } of all.filter(old))
+      await store.update(idOf(owner, name), (now) => (old(now) ? undefined : now));
     return all.filter((record) => record.owner === owner && record.state === "pending");
   };
 

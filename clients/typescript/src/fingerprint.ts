@@ -1,7 +1,7 @@
 // What makes two requests of one intent the same, as the service sees it. It detects a mistake early; the service's own
 // comparison is the one that counts.
 
-/** Members that may differ between retries: `x-fingerprint: exclude` in openapi.yaml, with which a test compares them. */
+/** Members that may differ between retries: `x-fingerprint: exclude` in openapi.yaml; a test compares them. */
 export const transportMembers: readonly string[] = ["client_sent_at"];
 
 /** fingerprint is the SHA-256 of a request whose members may come in any order. */

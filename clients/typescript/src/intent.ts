@@ -18,7 +18,7 @@ export interface CallOptions extends Partial<Limits> {
 /** One business intent under a name of yours, such as `checkout:` and the cart's id. */
 export interface Intent {
   readonly name: string;
-  /** Sends the request until its outcome is definite. Throws IntentConflictError where the intent is another request. */
+  /** Sends the request until its outcome is definite. Throws IntentConflictError where the name is another request's. */
   post<P extends KeyedPath>(path: P, request: IntentRequest<P>, options?: CallOptions): Promise<IntentResult<P>>;
   /** Forgets the key: the next call is a new intent. For a person who wants another order, not for errors. */
   forget(): Promise<void>;
@@ -27,7 +27,11 @@ export interface Intent {
 /** The name stands for another request already. Nothing was sent: take another name for another intent. */
 export class IntentConflictError extends Error {
   override readonly name = "IntentConflictError";
-  constructor(readonly intent: string, /** Whether the other request has been done. */ readonly settled: boolean) {
+  constructor(
+    readonly intent: string,
+    /** Whether the other request has been done. */
+    readonly settled: boolean,
+  ) {
     super(`the intent ${intent} is another request`);
   }
 }
@@ -62,7 +66,13 @@ export function idOf(owner: string, name: string): string {
 }
 
 /** post is a call of an intent with a request at hand. */
-export async function post(s: Surroundings, name: string, path: string, request: Sent, o: CallOptions): Promise<Result> {
+export async function post(
+  s: Surroundings,
+  name: string,
+  path: string,
+  request: Sent,
+  o: CallOptions,
+): Promise<Result> {
   o.signal?.throwIfAborted(); // nothing is stored or sent yet
   const digest = await fingerprint(path, request.path, request.body);
   const id = idOf(s.owner, name);
@@ -194,7 +204,8 @@ function conclude(record: StoredIntent, answered: Answered, untouched: boolean):
 async function keep(s: Surroundings, record: StoredIntent, result: Result, response: Response): Promise<void> {
   if (result.kind === "unknown") return;
   await s.store.update(idOf(record.owner, record.name), (now) => {
-    if (now?.key !== record.key) return now; // forgotten, or another tab was here
+    // Forgotten meanwhile, or done: what another tab was refused takes nothing of that away.
+    if (now?.key !== record.key || now.state === "settled") return now;
     if (result.kind === "rejected" && result.problem.code !== "idempotency_key_reused") {
       return { ...now, request: undefined, state: "rejected" };
     }

@@ -22,7 +22,9 @@ type Answer<P extends KeyedPath, Status> = Content<Responses<P>[Status & keyof R
 export type IntentRequest<P extends KeyedPath> = (Post<P>["parameters"] extends { path: infer Path }
   ? { path: Path }
   : { path?: never }) &
-  (Post<P> extends { requestBody: { content: { "application/json": infer Body } } } ? { body: Body } : { body?: never });
+  (Post<P> extends { requestBody: { content: { "application/json": infer Body } } }
+    ? { body: Body }
+    : { body?: never });
 
 /** Problems after which the same request can still succeed. They are sent again and never come out as a rejection. */
 export type RetryableCode =
@@ -89,7 +91,7 @@ export interface Rejected<P extends KeyedPath> {
  */
 export type UnknownReason = "gave_up" | "aborted" | "refused" | "unreadable" | "expired" | "no_body";
 
-/** It may have been done or not. The key is kept: the same call again, or `resumePending`, finds out. Never "failed". */
+/** It may have been done or not; never "failed". The key is kept: the same call, or `resumePending`, finds out. */
 export interface Unknown {
   kind: "unknown";
   /** Absent where nothing was stored yet, and so nothing was sent. */

@@ -27,8 +27,8 @@ export interface StoredIntent {
 /** Where intents outlive a request. Two methods, so that you can bring your own. */
 export interface IntentStore {
   /**
-   * Replaces a record by what `change` makes of it, and `undefined` removes it. Nobody may write between the reading and
-   * the writing: two tabs that mint a key at once must end up with one. Resolves to what is stored then, once it is.
+   * Replaces a record by what `change` makes of it, and `undefined` removes it. Nobody may write between the reading
+   * and the writing: two tabs that mint a key at once must end up with one. Resolves to what is stored then, once it is.
    */
   update(id: string, change: Change): Promise<StoredIntent | undefined>;
   list(): Promise<StoredIntent[]>;

@@ -16,15 +16,18 @@ export interface WaitOptions<T> {
 }
 
 /**
- * `outcome_unknown` is the task's own: some of it waits for something outside, and resolves by itself; wait again later.
- * `unknown` is ours: the task goes on, or it could not be read. `rejected`: we may not read it, or there is no such task.
+ * `outcome_unknown` is the task's own: some of it waits for something outside, and resolves by itself; wait again
+ * later. `unknown` is ours: the task goes on, or it could not be read. `rejected`: it may not be read, or is not there.
  */
 export type TaskResult<T extends TaskState> =
   | { kind: "succeeded" | "failed" | "outcome_unknown"; task: T }
   | { kind: "rejected"; problem: Problem }
   | { kind: "unknown"; reason: UnknownReason; task?: T | undefined; problem?: Problem | undefined; cause?: unknown };
 
-export type ReadTask = (taskId: string, signal: AbortSignal) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
+export type ReadTask = (
+  taskId: string,
+  signal: AbortSignal,
+) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
 
 const pollMs = 2_000; // where the answer has no Retry-After, or 0
 

@@ -24,7 +24,13 @@ export function answer(status: number, body: string, headers: Record<string, str
   return (response) => response.writeHead(status, { "Content-Type": "application/json", ...headers }).end(body);
 }
 
-export function problem(status: number, code: string, retryable: boolean, action: string, headers: Record<string, string> = {}): Act {
+export function problem(
+  status: number,
+  code: string,
+  retryable: boolean,
+  action: string,
+  headers: Record<string, string> = {},
+): Act {
   const body = { type: `/problems/${code}`, title: code, status, code, retryable, key_action: action, request_id: "1" };
   return answer(status, JSON.stringify(body), { "Content-Type": "application/problem+json", ...headers });
 }

@@ -16,7 +16,13 @@ const executablePath = places.find((place) => place && existsSync(place));
 if (executablePath) {
   const dev = await startDev("--drop-responses", "50%");
   const shop = await openShop(dev);
-  const quiet = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+  const quiet = [
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ];
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...quiet] });
   after(() => browser.close());
 
@@ -61,14 +67,18 @@ if (executablePath) {
     return results(page, 1);
   });
 
-  story("closed", "a page that is closed amid its request leaves its order to the next one, whatever that shows", async (context) => {
-    const page = await open(context, "closed");
-    const placed = shop.holdNextAnswer();
-    await page.click("button");
-    await placed;
-    await page.close();
-    return results(await open(context, "another"), 1);
-  });
+  story(
+    "closed",
+    "a page that is closed amid its request leaves its order to the next one, whatever that shows",
+    async (context) => {
+      const page = await open(context, "closed");
+      const placed = shop.holdNextAnswer();
+      await page.click("button");
+      await placed;
+      await page.close();
+      return results(await open(context, "another"), 1);
+    },
+  );
 
   story("dblclick", "a double click is one order", async (context) => {
     const page = await open(context, "dblclick");
@@ -108,16 +118,20 @@ if (executablePath) {
     return results(page, 1);
   });
 
-  story("offline-reload", "a page that is opened again later places what was clicked without a network", async (context) => {
-    const page = await open(context, "offline-reload");
-    await context.setOffline(true);
-    const failed = page.waitForEvent("requestfailed");
-    await page.click("button");
-    await failed;
-    await page.close();
-    await context.setOffline(false);
-    return results(await open(context, "offline-reload"), 1);
-  });
+  story(
+    "offline-reload",
+    "a page that is opened again later places what was clicked without a network",
+    async (context) => {
+      const page = await open(context, "offline-reload");
+      await context.setOffline(true);
+      const failed = page.waitForEvent("requestfailed");
+      await page.click("button");
+      await failed;
+      await page.close();
+      await context.setOffline(false);
+      return results(await open(context, "offline-reload"), 1);
+    },
+  );
 
   for (let i = 0; i < 5; i++) {
     story(`half-${i}`, `half of the answers are lost: order ${i + 1} of 5`, async (context) => {

@@ -50,7 +50,8 @@ export async function openShop(dev: Dev): Promise<Shop> {
   };
 
   const server = createServer((from, to) => {
-    if (from.url === "/page.js") return to.writeHead(200, { "Content-Type": "text/javascript" }).end(outputFiles[0]!.text);
+    if (from.url === "/page.js")
+      return to.writeHead(200, { "Content-Type": "text/javascript" }).end(outputFiles[0]!.text);
     if (from.url!.startsWith("/?")) return to.writeHead(200, { "Content-Type": "text/html" }).end(page(dev.keys.acme));
     const parts: Buffer[] = [];
     from.on("data", (part: Buffer) => parts.push(part));

@@ -20,7 +20,16 @@ export async function startDev(...args: string[]): Promise<Dev> {
   const dir = mkdtempSync(join(tmpdir(), "orderonce-client-"));
   chmodSync(dir, 0o755); // as root, PostgreSQL runs as another user
   const ready = join(dir, "ready.json");
-  const child = start("orderonce", ["dev", "--listen", "127.0.0.1:0", "--data", join(dir, "data"), "--ready-file", ready, ...args]);
+  const child = start("orderonce", [
+    "dev",
+    "--listen",
+    "127.0.0.1:0",
+    "--data",
+    join(dir, "data"),
+    "--ready-file",
+    ready,
+    ...args,
+  ]);
   after(async () => {
     await end(child, "SIGTERM");
     rmSync(dir, { recursive: true, force: true });

@@ -54,7 +54,13 @@ const show = (text: string) => void shown.push(text);
 `;
   writeFileSync(`${dir}/first.ts`, values + snippets.join(""));
   const tsc = ["typescript/bin/tsc", "--target", "es2022", "--module", "nodenext", "--strict", "--skipLibCheck"];
-  execFileSync(process.execPath, [resolve("node_modules", tsc[0]!), ...tsc.slice(1), "--lib", "es2022,dom", `${dir}/first.ts`]);
+  execFileSync(process.execPath, [
+    resolve("node_modules", tsc[0]!),
+    ...tsc.slice(1),
+    "--lib",
+    "es2022,dom",
+    `${dir}/first.ts`,
+  ]);
 
   (globalThis as { addEventListener?: unknown }).addEventListener ??= () => {};
   const { shown } = (await import(pathToFileURL(`${dir}/first.js`).href)) as { shown: string[] };

@@ -43,12 +43,18 @@ for (const { name, why } of await ask<{ name: string; why: string }[]>("GET", "/
     const session = await ask<Session>("POST", `/sessions/${name}`);
     const pauses: number[] = [];
     const results = await run(session, pauses);
-    const verdict = await ask<Verdict>("POST", `/verdicts/${session.session}`, { results, pauses_ms: pauses.map(Math.floor) });
-    assert.ok(verdict.passed, `${verdict.failures.join("\n")}\n${JSON.stringify({ results, pauses, sends: verdict.sends }, null, 2)}`);
+    const verdict = await ask<Verdict>("POST", `/verdicts/${session.session}`, {
+      results,
+      pauses_ms: pauses.map(Math.floor),
+    });
+    assert.ok(
+      verdict.passed,
+      `${verdict.failures.join("\n")}\n${JSON.stringify({ results, pauses, sends: verdict.sends }, null, 2)}`,
+    );
   });
 }
 
-/** run makes the calls of a session. Each has a client of its own, which knows what is in the store and nothing else. */
+/** run makes the calls of a session. Each has a client of its own, which knows what is in the store and no more. */
 async function run({ base_url, credentials, vector }: Session, pauses: number[]): Promise<Outcome[]> {
   const store = memoryStore();
   const orders = new Map<string, string>();
@@ -81,7 +87,9 @@ async function run({ base_url, credentials, vector }: Session, pauses: number[])
   return outcomes;
 }
 
-async function outcomeOf(call: Promise<IntentResult<"/orders"> | IntentResult<"/orders/{orderId}/cancel">>): Promise<Outcome> {
+async function outcomeOf(
+  call: Promise<IntentResult<"/orders"> | IntentResult<"/orders/{orderId}/cancel">>,
+): Promise<Outcome> {
   try {
     const result = await call;
     switch (result.kind) {

@@ -5,7 +5,10 @@ const client = createClient();
 const order = { customer_id: "c", currency: "EUR", shipping_address_id: "a", items: [] };
 
 export async function aKeyedOperationNeedsAKey() {
-  await client.api.POST("/orders", { params: { header: { "Idempotency-Key": "0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59" } }, body: order });
+  await client.api.POST("/orders", {
+    params: { header: { "Idempotency-Key": "0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59" } },
+    body: order,
+  });
   // @ts-expect-error the key is missing
   await client.api.POST("/orders", { body: order });
   // @ts-expect-error the key is missing among the headers

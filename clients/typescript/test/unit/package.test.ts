@@ -64,10 +64,16 @@ test("the members that may differ between retries are the contract's", () => {
   const marked = lines.flatMap((line, i) => (line.trim() === "x-fingerprint: exclude" ? [i] : []));
   const names = marked.map((i) => {
     const indent = lines[i]!.search(/\S/);
-    return lines.slice(0, i).findLast((line) => line.search(/\S/) < indent && line.trim())!.trim();
+    return lines
+      .slice(0, i)
+      .findLast((line) => line.search(/\S/) < indent && line.trim())!
+      .trim();
   });
   const [, ours] = /transportMembers[^=]*= (\[.*\]);/.exec(read("src/fingerprint.ts"))!;
-  assert.deepEqual([...new Set(names)], (JSON.parse(ours!) as string[]).map((name) => `${name}:`));
+  assert.deepEqual(
+    [...new Set(names)],
+    (JSON.parse(ours!) as string[]).map((name) => `${name}:`),
+  );
 });
 
 test("what is sent again, and what is a rejection, is as in docs/errors.md", () => {
@@ -82,5 +88,9 @@ test("what is sent again, and what is a rejection, is as in docs/errors.md", () 
 test("times are the contract's", () => {
   const contract = read("../../openapi.yaml");
   assert.match(contract, /client-queue: 24h/, "keepMs");
-  assert.deepEqual([...new Set([...contract.matchAll(/ retention: (\w+)/g)].map(([, time]) => time))], ["72h"], "retentionMs");
+  assert.deepEqual(
+    [...new Set([...contract.matchAll(/ retention: (\w+)/g)].map(([, time]) => time))],
+    ["72h"],
+    "retentionMs",
+  );
 });

@@ -4,15 +4,19 @@ import test from "node:test";
 import type { Unknown } from "@orderonce/client";
 import { answer, clientOf, created, cut, mugs, problem, serve, silent, type Act } from "../service.js";
 
-const place = (client: ReturnType<typeof clientOf>["client"], options = {}) => client.orders.intent("a").place(mugs("c"), options);
+const place = (client: ReturnType<typeof clientOf>["client"], options = {}) =>
+  client.orders.intent("a").place(mugs("c"), options);
 
 const sentAgain: [string, Act][] = [
   ["no answer", cut],
-  ["an answer that is cut amid its body", (response) => {
-    response.writeHead(201, { "Content-Type": "application/json", "Content-Length": "100" });
-    response.write('{"id":');
-    setImmediate(() => response.socket!.destroy());
-  }],
+  [
+    "an answer that is cut amid its body",
+    (response) => {
+      response.writeHead(201, { "Content-Type": "application/json", "Content-Length": "100" });
+      response.write('{"id":');
+      setImmediate(() => response.socket!.destroy());
+    },
+  ],
   ["408", problem(408, "request_timeout", true, "keep")],
   ["409 idempotency_in_progress", problem(409, "idempotency_in_progress", true, "keep")],
   ["409 checkout_in_progress", problem(409, "checkout_in_progress", true, "keep")],
@@ -46,7 +50,10 @@ for (const [what, act] of sentAgain) {
 
 const final: [string, Act][] = [
   ["idempotency_key_reused", problem(409, "idempotency_key_reused", false, "keep", { "X-Should-Retry": "false" })],
-  ["idempotency_key_reused, even if something calls it retryable", problem(409, "idempotency_key_reused", true, "keep", { "X-Should-Retry": "true" })],
+  [
+    "idempotency_key_reused, even if something calls it retryable",
+    problem(409, "idempotency_key_reused", true, "keep", { "X-Should-Retry": "true" }),
+  ],
   ["checkout_already_ordered", problem(409, "checkout_already_ordered", false, "new")],
   ["coupon_expired", problem(422, "coupon_expired", false, "new")],
   ["validation_failed", problem(422, "validation_failed", false, "keep")],
@@ -66,7 +73,13 @@ for (const [what, act] of final) {
 }
 
 test("a refusal after a lost answer is unknown: the lost one may have placed the order", async (t) => {
-  for (const [status, code] of [[401, "unauthenticated"], [403, "forbidden"], [403, "replay_forbidden"], [404, "not_found"], [400, "idempotency_key_missing"]] as const) {
+  for (const [status, code] of [
+    [401, "unauthenticated"],
+    [403, "forbidden"],
+    [403, "replay_forbidden"],
+    [404, "not_found"],
+    [400, "idempotency_key_missing"],
+  ] as const) {
     const action = status === 400 ? "new" : "keep";
     const { got, baseUrl } = await serve(t, cut, problem(status, code, false, action), created(true));
     const { client } = clientOf(baseUrl);
@@ -82,14 +95,22 @@ test("a refusal after a lost answer is unknown: the lost one may have placed the
 });
 
 test("a refusal by the request alone, or for ever, is a rejection even after a lost answer", async (t) => {
-  for (const [status, code, action] of [[422, "validation_failed", "keep"], [400, "invalid_request", "keep"], [413, "body_too_large", "keep"], [409, "checkout_already_ordered", "new"]] as const) {
+  for (const [status, code, action] of [
+    [422, "validation_failed", "keep"],
+    [400, "invalid_request", "keep"],
+    [413, "body_too_large", "keep"],
+    [409, "checkout_already_ordered", "new"],
+  ] as const) {
     const { baseUrl } = await serve(t, cut, problem(status, code, false, action));
     assert.equal((await place(clientOf(baseUrl).client)).kind, "rejected", code);
   }
 });
 
 test("an outcome that is withheld is unknown from the first send on", async (t) => {
-  for (const [status, code] of [[403, "replay_forbidden"], [500, "idempotency_record_incomplete"]] as const) {
+  for (const [status, code] of [
+    [403, "replay_forbidden"],
+    [500, "idempotency_record_incomplete"],
+  ] as const) {
     const { got, baseUrl } = await serve(t, problem(status, code, false, "keep"));
     const result = await place(clientOf(baseUrl).client);
     assert.equal(result.kind, "unknown");
@@ -109,15 +130,21 @@ test("a redirect is not followed: its answer could be another request's", async 
   const { got, baseUrl } = await serve(t, answer(302, "", { Location: "/orders" }), created());
   const result = await place(clientOf(baseUrl).client);
   assert.equal(result.kind, "created");
-  assert.deepEqual(got.map((one) => one.method), ["POST", "POST"]);
+  assert.deepEqual(
+    got.map((one) => one.method),
+    ["POST", "POST"],
+  );
 });
 
 test("Retry-After is waited for, and a random time on top", async (t) => {
   const inTwoMinutes = new Date(Date.now() + 120_000).toUTCString();
-  const { baseUrl } = await serve(t,
+  const { baseUrl } = await serve(
+    t,
     problem(503, "busy", true, "keep", { "Retry-After": "7" }),
     problem(503, "busy", true, "keep", { "Retry-After": inTwoMinutes }),
-    answer(429, JSON.stringify({ code: "rate_limited", retryable: true, retry_after_ms: 1500 }), { "Retry-After": "2" }),
+    answer(429, JSON.stringify({ code: "rate_limited", retryable: true, retry_after_ms: 1500 }), {
+      "Retry-After": "2",
+    }),
     created(),
   );
   const { client, pauses } = clientOf(baseUrl, { deadlineMs: 600_000 });
@@ -141,7 +168,11 @@ test("pauses have full jitter under a bound that grows to ten seconds", async (t
 });
 
 test("X-Should-Retry decides where an answer is no problem", async (t) => {
-  const { got, baseUrl } = await serve(t, answer(409, "{}", { "X-Should-Retry": "true" }), answer(503, "{}", { "X-Should-Retry": "false" }));
+  const { got, baseUrl } = await serve(
+    t,
+    answer(409, "{}", { "X-Should-Retry": "true" }),
+    answer(503, "{}", { "X-Should-Retry": "false" }),
+  );
   assert.equal((await place(clientOf(baseUrl).client)).kind, "unknown");
   assert.equal(got.length, 2);
 });
@@ -177,7 +208,14 @@ test("maxSends bounds the sends of one call", async (t) => {
 
 test("a signal ends the waiting and not the intent", async (t) => {
   const abort = new AbortController();
-  const { got, baseUrl } = await serve(t, (...args) => { abort.abort(); silent(...args); }, created(true));
+  const { got, baseUrl } = await serve(
+    t,
+    (...args) => {
+      abort.abort();
+      silent(...args);
+    },
+    created(true),
+  );
   const { client } = clientOf(baseUrl);
 
   const result = await place(client, { signal: abort.signal });
@@ -197,7 +235,10 @@ test("a signal that is over before the start throws: nothing was stored or sent"
 
 test("a fetch or a credential that hangs and does not listen does not hold up the deadline", async (t) => {
   const { baseUrl } = await serve(t, created());
-  for (const options of [{ fetch: () => new Promise<never>(() => {}) }, { credential: () => new Promise<never>(() => {}) }]) {
+  for (const options of [
+    { fetch: () => new Promise<never>(() => {}) },
+    { credential: () => new Promise<never>(() => {}) },
+  ]) {
     const result = await place(clientOf(baseUrl, options).client, { deadlineMs: 50 });
     assert.equal(result.kind, "unknown");
   }
@@ -211,7 +252,10 @@ test("each send asks for the credential, so a refreshed token is used", async (t
     return `token-${n}`;
   };
   assert.equal((await place(clientOf(baseUrl, { credential }).client)).kind, "created");
-  assert.deepEqual(got.map((one) => one.authorization), ["Bearer token-1", "Bearer token-3"]);
+  assert.deepEqual(
+    got.map((one) => one.authorization),
+    ["Bearer token-1", "Bearer token-3"],
+  );
 });
 
 test("plain reads are sent again too, and give up with the last answer", async (t) => {

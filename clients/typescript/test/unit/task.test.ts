@@ -12,7 +12,12 @@ interface Task extends TaskState {
 const state = (state: string, headers = {}) => answer(200, JSON.stringify({ id: "t1", state }), headers);
 
 test("waitForTask reads until the task has ended, as often as the service asks for", async (t) => {
-  const { got, baseUrl } = await serve(t, state("processing", { "Retry-After": "3" }), state("processing"), state("succeeded"));
+  const { got, baseUrl } = await serve(
+    t,
+    state("processing", { "Retry-After": "3" }),
+    state("processing"),
+    state("succeeded"),
+  );
   const { client, pauses } = clientOf(baseUrl);
   const seen: string[] = [];
 
@@ -20,7 +25,10 @@ test("waitForTask reads until the task has ended, as often as the service asks f
 
   assert.deepEqual(result, { kind: "succeeded", task: { id: "t1", state: "succeeded" } });
   assert.deepEqual(seen, ["processing", "processing", "succeeded"]);
-  assert.deepEqual(got.map((one) => one.path), ["/tasks/t1", "/tasks/t1", "/tasks/t1"]);
+  assert.deepEqual(
+    got.map((one) => one.path),
+    ["/tasks/t1", "/tasks/t1", "/tasks/t1"],
+  );
   assert.deepEqual(pauses, [3_000, 2_000]);
 });
 
@@ -48,6 +56,9 @@ test("past the deadline the task goes on: unknown, with what was seen last", asy
 test("a signal ends the waiting", async (t) => {
   const { baseUrl } = await serve(t, state("processing"));
   const abort = new AbortController();
-  const result = await clientOf(baseUrl).client.waitForTask("t1", { signal: abort.signal, onProgress: () => abort.abort() });
+  const result = await clientOf(baseUrl).client.waitForTask("t1", {
+    signal: abort.signal,
+    onProgress: () => abort.abort(),
+  });
   assert.equal(result.kind === "unknown" && result.reason, "aborted");
 });
