@@ -68,6 +68,55 @@ func TestFingerprintV1IsForEver(t *testing.T) {
 	}
 }
 
+// The same for rows, of which a record is kept in the same way.
+func TestFingerprintOfRowsIsForEver(t *testing.T) {
+	t.Parallel()
+	rows := NewRows()
+	for _, document := range []string{`{"b":[1,"é",null],"a":{}}`, `7`, `{}`} {
+		if err := rows.Add(decodeBody(t, document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &Parameters{}
+	if err := p.Body(map[string]any{"reserve_inventory": false}); err != nil {
+		t.Fatal(err)
+	}
+	p.Rows("/orders", rows)
+	made := print("2026-11-01", "importOrders", p)
+	const want = "d5cebc8c7cbd87375ce8bbc1e66e3d262c94faff1e24f2c7ed9b9af80e21557a"
+	if got := hex.EncodeToString(made.sum[:]); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, err := differing(digest(p), &Parameters{}); err != nil || strings.Join(got, " ") != "/orders /reserve_inventory" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Any change of any row, of their order or of their number is another request; what is inside cannot move to another row.
+func TestRowsCannotBeTakenForOthers(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, list := range [][]string{
+		{}, {`1`}, {`1`, `1`}, {`"1"`}, {`[1,1]`}, {`[1]`, `[1]`}, {`{}`}, {`{"a":1}`, `{"b":2}`}, {`{"b":2}`, `{"a":1}`}, {`{"a":1,"b":2}`},
+		{`{"a":1,"b":2}`, `{}`}, {`{}`, `{"a":1,"b":2}`}, {`null`}, {`{"a":null}`}, {`""`}, {`""`, `""`},
+	} {
+		rows := NewRows()
+		for _, document := range list {
+			if err := rows.Add(decodeBody(t, document)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := &Parameters{}
+		p.Rows("/orders", rows)
+		made := print("v", "o", p)
+		sum := hex.EncodeToString(made.sum[:])
+		if other, there := seen[sum]; there {
+			t.Errorf("%v has the print of %s", list, other)
+		}
+		seen[sum] = strings.Join(list, " ")
+	}
+}
+
 // writeGolden writes one request a line, so that a diff shows whether one was touched.
 func writeGolden(t *testing.T, requests []golden) {
 	t.Helper()

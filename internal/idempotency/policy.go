@@ -62,7 +62,7 @@ func ParsePolicy(extension map[string]any) (Policy, error) {
 		p.Task = &TaskPolicy{}
 		err := parseMembers("x-idempotency: task", task, map[string]func(string) error{
 			"lease":            duration(&p.Task.Lease),
-			"result-retention": duration(&p.Task.ResultRetention),
+			"result-retention": days(&p.Task.ResultRetention),
 			"poll":             duration(&p.Task.Poll),
 		})
 		if err != nil {
@@ -115,11 +115,6 @@ func oneOf(second *bool, names ...string) func(string) error {
 func duration(into *time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
-		if days, whole := strings.CutSuffix(text, "d"); whole {
-			var n uint64
-			n, err = strconv.ParseUint(days, 10, 16)
-			d = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits
-		}
 		if err != nil {
 			return err
 		}
@@ -127,6 +122,22 @@ func duration(into *time.Duration) func(string) error {
 			return fmt.Errorf("%s is not positive", text)
 		}
 		*into = d
+		return nil
+	}
+}
+
+// days is a duration that may be said in whole days, such as 7d.
+func days(into *time.Duration) func(string) error {
+	return func(text string) error {
+		number, whole := strings.CutSuffix(text, "d")
+		if !whole {
+			return duration(into)(text)
+		}
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%q is no number of days", text)
+		}
+		*into = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits
 		return nil
 	}
 }

@@ -81,6 +81,51 @@ func wantPolicyError(t *testing.T, extension map[string]any, part string) {
 	}
 }
 
+// What an operation promises about its tasks is read with the same care.
+func TestTaskPolicyIsReadAsPublished(t *testing.T) {
+	t.Parallel()
+	published := func() map[string]any { return map[string]any{"lease": "30s", "result-retention": "7d", "poll": "2s"} }
+	with := func(task map[string]any) map[string]any {
+		extension := publishedPolicy()
+		extension["task"] = task
+		return extension
+	}
+	got, err := idempotency.ParsePolicy(with(published()))
+	want := &idempotency.TaskPolicy{Lease: 30 * time.Second, ResultRetention: 7 * 24 * time.Hour, Poll: 2 * time.Second}
+	if diff := cmp.Diff(want, got.Task); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	if got.Keep() != 7*24*time.Hour {
+		t.Errorf("the key is kept for %s", got.Keep())
+	}
+	got.Retention = 8 * 24 * time.Hour
+	if got.Keep() != got.Retention || (idempotency.Policy{Retention: time.Hour}).Keep() != time.Hour {
+		t.Errorf("the key is kept for %s", got.Keep())
+	}
+	for name := range published() {
+		task := published()
+		delete(task, name)
+		wantPolicyError(t, with(task), "task: "+name+" is missing")
+	}
+	for name, values := range map[string][]any{
+		"lease":            {"", "0s", "30", "1d", nil},
+		"result-retention": {"", "0d", "-1d", "d", "1.5d", "70000d", "0s", "7", 7, nil},
+		"poll":             {"", "-2s", "soon"},
+		"pull":             {"2s"},
+	} {
+		for _, value := range values {
+			task := published()
+			task[name] = value
+			wantPolicyError(t, with(task), name)
+		}
+	}
+	for _, task := range []any{"30s", nil, []any{}} {
+		extension := publishedPolicy()
+		extension["task"] = task
+		wantPolicyError(t, extension, "task")
+	}
+}
+
 // Case 21: who asks is part of the scope, unless the policy says that the whole tenant shares it.
 func TestScopeHoldsTheCallerUnlessTenantWide(t *testing.T) {
 	t.Parallel()

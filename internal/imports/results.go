@@ -26,8 +26,8 @@ const (
 type Result struct {
 	Row           int32 // counted from 0
 	State         RowState
-	ClientOrderID *string     // nil where the row has none that can be one
-	OrderID       uuid.UUID   // of a row that succeeded
+	ClientOrderID *string      // nil where the row has none that can be one
+	OrderID       uuid.UUID    // of a row that succeeded
 	Refusal       *fault.Error // of one that was rejected
 }
 

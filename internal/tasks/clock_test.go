@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -147,5 +148,24 @@ func TestTaskOfTenLeasesRunsOnce(t *testing.T) {
 	f.wantCounted(task, 1)
 	if now := f.now(task); now.Token != 1 || now.Takeovers != 0 || len(started) != 1 {
 		t.Errorf("started %d times; %+v", len(started), now)
+	}
+}
+
+// Case 35: a worker that is gone leaves a lease behind that ends by itself; nobody has to come and clean up.
+func TestLeaseOfADeadWorkerEndsByItself(t *testing.T) {
+	t.Parallel()
+	f := setupWith(t, 500*time.Millisecond)
+	task := f.task(2)
+	dead := f.take(f.worker("dead")) // it lengthens nothing
+	f.must(countOne(t.Context(), dead))
+	stop := f.start(f.worker("alive"))
+	f.poll("the end", func() bool { return f.now(task).State == tasks.Succeeded })
+	stop()
+	f.wantCounted(task, 2)
+	if now := f.now(task); now.Token != 2 || now.Takeovers != 1 {
+		t.Errorf("%+v", now)
+	}
+	if err := countOne(t.Context(), dead); !errors.Is(err, tasks.ErrFenced) {
+		t.Errorf("the dead worker's write: %v", err)
 	}
 }

@@ -226,3 +226,45 @@ func TestParametersAreReadByTheirType(t *testing.T) {
 		}
 	}
 }
+
+// A body whose rows are judged one by one is judged as the whole would be: the rows by the rule of an item, and what is left
+// by everything else that the schema says.
+func TestRowsAreTakenOutOfTheirBody(t *testing.T) {
+	t.Parallel()
+	whole := mustBody(t, `    Body:
+      type: object
+      additionalProperties: false
+      required: [rows]
+      properties:
+        rows: {type: array, minItems: 1, maxItems: 2, items: {type: string, maxLength: 3}}
+        kept: {type: boolean, default: true}
+        other: {type: string}
+`)
+	envelope, item, err := whole.Rows("rows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := item.Check("four"); len(faults) != 1 || faults[0].Pointer != "" {
+		t.Errorf("%v", faults)
+	}
+	for n, want := range map[int]int{0: 1, 1: 0, 2: 0, 3: 1} {
+		document := map[string]any{"rows": make([]any, n)}
+		if faults := envelope.Check(document); len(faults) != want {
+			t.Errorf("%d rows: %v", n, faults)
+		}
+		if document["kept"] != true {
+			t.Errorf("%v has no default", document)
+		}
+	}
+	for _, document := range []any{map[string]any{}, map[string]any{"rows": "x"}, map[string]any{"rows": []any{"a"}, "x": nil}, []any{}} {
+		got, want := envelope.Check(document), whole.Check(document)
+		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+			t.Errorf("%v (-whole +envelope)\n%s", document, diff)
+		}
+	}
+	for name, body := range map[string]*Body{"other": whole, "none": whole, "rows": item} {
+		if _, _, err := body.Rows(name); err == nil {
+			t.Errorf("there are rows in %s", name)
+		}
+	}
+}
