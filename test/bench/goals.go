@@ -48,6 +48,7 @@ var compared = []struct {
 	{"hot replay c64", hot64, static64, rate, 1, 0.8, false},
 	{"create c1", create1, alone1, rate, 1, 0.95, false},
 	{"create c16", create16, alone16, rate, 1, 0.95, false},
+	{"create c64 with telemetry", told64, create64, rate, 0.92, 0, false},
 	{"create c64 with row level security", create64, bare64, rate, 0.8, 0, false},
 	{"create c64 with a purge", purging64, create64, rate, 0, 0, false},
 	{"CPU per order, create c64", create64, naive64, processing, 0.16, 0.25, true},

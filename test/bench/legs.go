@@ -18,6 +18,7 @@ const (
 	create16  = "create c16"
 	alone16   = "create alone c16"
 	create64  = "create c64"
+	told64    = "create c64 told" // with metrics, and traces sampled at 1 %
 	bare64    = "create without RLS c64"
 	create256 = "create c256"
 	hot64     = "replay hot c64"
@@ -27,7 +28,7 @@ const (
 )
 
 var legNames = []string{
-	naive16, naive64, create1, alone1, create16, alone16, create64, bare64, create256, hot64, static64, db64, purging64,
+	naive16, naive64, create1, alone1, create16, alone16, create64, told64, bare64, create256, hot64, static64, db64, purging64,
 }
 
 type leg struct {
@@ -53,6 +54,17 @@ func (s *stage) table(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, alone.stop()) }()
+	collector, err := startSink(ctx)
+	if err != nil {
+		return err
+	}
+	defer collector.server.Stop()
+	// And once more with everything that telemetry has.
+	told, err := s.serve(ctx, d, "told", "--otlp-endpoint="+collector.endpoint, "--metrics-listen=127.0.0.1:0", "--trace-sampling=0.01")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, told.stop()) }()
 	sample, err := grouped.sample(ctx)
 	if err != nil {
 		return err
@@ -70,6 +82,7 @@ func (s *stage) table(ctx context.Context) (err error) {
 		{create16, grouped.create(16)},
 		{alone16, alone.create(16)},
 		{create64, grouped.create(64)},
+		{told64, told.create(64)},
 		{bare64, grouped.bare(64)},
 		{create256, grouped.create(256)},
 		{hot64, grouped.replayHot(64)},

@@ -95,6 +95,7 @@ type Options struct {
 	Through string   // address of a proxy to reach the database through
 	Faults  []string // see internal/faultpoint
 	Args    []string
+	Env     []string
 }
 
 // patient are bounds that a server which is held at a fault point on a machine under load does not meet: none of the
@@ -128,7 +129,7 @@ func (s *Shop) TryServe(tb testing.TB, o Options) (*Server, error) {
 	process, ready, err := orderoncetest.TryServer(tb, orderoncetest.Command{
 		Binary: Binary(tb),
 		Args:   append([]string{"serve", "--database-url=" + database}, append(patient[:], o.Args...)...),
-		Env:    []string{"ORDERONCE_FAULTS=" + strings.Join(o.Faults, ";")},
+		Env:    append([]string{"ORDERONCE_FAULTS=" + strings.Join(o.Faults, ";")}, o.Env...),
 	})
 	if err != nil {
 		return nil, err

@@ -40,9 +40,10 @@ func setup(t *testing.T, args ...string) *world {
 
 func (w *world) serve(args ...string) *shop.Server {
 	w.t.Helper()
-	server := w.shop.Serve(w.t, shop.Options{Args: append([]string{
-		"--otlp-endpoint=" + w.collector.Endpoint, "--metrics-listen=127.0.0.1:0",
-	}, args...)})
+	server := w.shop.Serve(w.t, shop.Options{
+		Args: append([]string{"--otlp-endpoint=" + w.collector.Endpoint, "--metrics-listen=127.0.0.1:0"}, args...),
+		Env:  []string{"OTEL_METRIC_EXPORT_INTERVAL=200"},
+	})
 	w.metrics = server.Ready.MetricsURL
 	if status := server.Status(w.t.Context(), "/orders"); status != http.StatusOK {
 		w.t.Fatalf("the first request was answered %d", status)
