@@ -43,7 +43,9 @@ func BenchmarkDispatch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	inTx(func(ctx context.Context, db postgres.DBTX) error { return db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid) })
+	inTx(func(ctx context.Context, db postgres.DBTX) error {
+		return db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
+	})
 	payload := fmt.Sprintf(`{"items":[%s{}]}`, strings.Repeat(`{"sku":"MUG-BLUE","quantity":2},`, 15))
 	d := outbox.NewDispatcher(db, func(context.Context, *postgres.Tx, []outbox.Recorded) error { return nil }, slog.New(slog.DiscardHandler))
 	var server, client time.Duration
