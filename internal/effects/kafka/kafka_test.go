@@ -238,7 +238,7 @@ func refusal(request *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 // What never left is not in doubt; what may have arrived is, and the time-out holds although the producer itself goes on.
 func TestNoAnswerIsJudgedByWhetherAByteLeft(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

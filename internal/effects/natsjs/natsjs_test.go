@@ -225,7 +225,7 @@ func TestFullStreamHasNotTakenIt(t *testing.T) {
 func TestNothingLeavesLaterThatFailed(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func judge(response *http.Response, now time.Time) effects.Result {
 func retryAfter(header string, now time.Time) time.Duration {
 	var pause time.Duration
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		pause = time.Duration(seconds) * time.Second //nolint:gosec // 31 bits
+		pause = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		pause = at.Sub(now)
 	}

@@ -129,7 +129,7 @@ func TestAnswersAreJudged(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	}
-	cut := func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }
+	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   effects.Verdict
@@ -184,7 +184,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 func TestNoAnswerIsJudgedByWhetherAByteLeft(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +298,8 @@ func TestNoTransactionIsOpenDuringADelivery(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	var open int
-	r := receive(t, func(http.ResponseWriter, *http.Request) {
-		err := f.watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+	r := receive(t, func(_ http.ResponseWriter, request *http.Request) {
+		err := f.watch.QueryRow(request.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`).Scan(&open)
 		if err != nil {
 			t.Error(err)

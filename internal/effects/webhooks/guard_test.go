@@ -112,7 +112,7 @@ func TestURLsAreJudged(t *testing.T) {
 // resolver answers every question for an address with the next one of its list, and with the last one from then on.
 func resolver(t *testing.T, addresses ...string) *net.Resolver {
 	t.Helper()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	server, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
