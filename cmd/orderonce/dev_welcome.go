@@ -32,6 +32,7 @@ EXPIRED10: a rejection, stored and replayed like a success.
 
   contract  %[1]s/openapi.yaml
   reference %[1]s/docs
+  a shop    %[1]s/demo
   acme      %[2]s
   globex    %[4]s
   ops       %[6]s
