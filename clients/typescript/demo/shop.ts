@@ -87,7 +87,7 @@ function conclude(name: string, result: IntentResult<"/orders">): void {
     case "replayed":
       return say("replayed", `Order ${result.data.id} had been placed before${whose}. This is its first answer again; nothing happened twice.`);
     case "rejected":
-      return say("rejected", `${result.problem.title} (${result.problem.code})${whose}. Nothing was ordered.`);
+      return say("rejected", `${result.problem.title} (${result.problem.code})${whose}. Nothing was ordered${result.replayed ? "; this is its first answer again" : ""}.`);
     case "unknown":
       return say("unknown", `No definite answer yet (${result.reason})${whose}. It may have been ordered or not. The key is kept: place it again, reload, or go online to find out.`);
   }
@@ -99,7 +99,7 @@ function say(kind: string, text: string): void {
   outcomes.append(entry(kind, text));
   while (outcomes.children.length > 8) outcomes.firstElementChild!.remove();
   element("no-outcome").hidden = true;
-  outcomes.scrollTop = outcomes.scrollHeight;
+  element("log").scrollTop = element("log").scrollHeight;
 }
 
 function showWaiting(): void {
@@ -125,8 +125,8 @@ async function send(request: Request): Promise<Response> {
   if (offline.checked) throw new TypeError("this page is offline");
   if (key) {
     const luck = form.elements.namedItem("answer") as RadioNodeList;
-    if (luck.value) request.headers.set("Demo-Answer", luck.value);
-    luck.value = ""; // for one answer
+    if (luck.value !== "come") request.headers.set("Demo-Answer", luck.value);
+    luck.value = "come"; // bad luck is for one answer
   }
   return fetch(request);
 }
@@ -137,7 +137,7 @@ function answered({ request, response, problem, error, pauseMs }: Send): void {
   const [, , , came, replayed, next] = line.children;
   came!.textContent = response ? [response.status, problem?.code].join(" ") : `no answer (${(error as Error).message})`;
   replayed!.textContent = response?.headers.get("Idempotency-Replayed") ?? "–";
-  next!.textContent = pauseMs === undefined ? "the end" : `again in ${(pauseMs / 1000).toFixed(1)} s`;
+  next!.textContent = pauseMs === undefined ? "done" : `again in ${(pauseMs / 1000).toFixed(1)} s`;
   changed();
 }
 

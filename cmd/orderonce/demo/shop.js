@@ -1017,7 +1017,7 @@ function conclude2(name, result) {
     case "replayed":
       return say("replayed", `Order ${result.data.id} had been placed before${whose}. This is its first answer again; nothing happened twice.`);
     case "rejected":
-      return say("rejected", `${result.problem.title} (${result.problem.code})${whose}. Nothing was ordered.`);
+      return say("rejected", `${result.problem.title} (${result.problem.code})${whose}. Nothing was ordered${result.replayed ? "; this is its first answer again" : ""}.`);
     case "unknown":
       return say("unknown", `No definite answer yet (${result.reason})${whose}. It may have been ordered or not. The key is kept: place it again, reload, or go online to find out.`);
   }
@@ -1027,7 +1027,7 @@ function say(kind, text) {
   outcomes.append(entry(kind, text));
   while (outcomes.children.length > 8) outcomes.firstElementChild.remove();
   element("no-outcome").hidden = true;
-  outcomes.scrollTop = outcomes.scrollHeight;
+  element("log").scrollTop = element("log").scrollHeight;
 }
 function showWaiting() {
   element("waiting").textContent = waiting.size === 0 ? "Nothing is under way." : `Under way: ${waiting.size}. No outcome yet.`;
@@ -1048,8 +1048,8 @@ async function send2(request) {
   if (offline.checked) throw new TypeError("this page is offline");
   if (key) {
     const luck = form.elements.namedItem("answer");
-    if (luck.value) request.headers.set("Demo-Answer", luck.value);
-    luck.value = "";
+    if (luck.value !== "come") request.headers.set("Demo-Answer", luck.value);
+    luck.value = "come";
   }
   return fetch(request);
 }
@@ -1059,7 +1059,7 @@ function answered({ request, response, problem, error, pauseMs }) {
   const [, , , came, replayed, next] = line.children;
   came.textContent = response ? [response.status, problem?.code].join(" ") : `no answer (${error.message})`;
   replayed.textContent = response?.headers.get("Idempotency-Replayed") ?? "–";
-  next.textContent = pauseMs === void 0 ? "the end" : `again in ${(pauseMs / 1e3).toFixed(1)} s`;
+  next.textContent = pauseMs === void 0 ? "done" : `again in ${(pauseMs / 1e3).toFixed(1)} s`;
   changed();
 }
 async function showIntent() {
