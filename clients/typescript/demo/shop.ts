@@ -135,9 +135,10 @@ function answered({ request, response, problem, error, pauseMs }: Send): void {
   const line = openLines.get(request.headers.get("Idempotency-Key") ?? "");
   if (!line) return;
   const [, , , came, replayed, next] = line.children;
-  came!.textContent = response ? [response.status, problem?.code].join(" ") : `no answer (${(error as Error).message})`;
+  const stopped = request.signal.aborted;
+  came!.textContent = stopped ? "no answer (not waited for)" : response ? [response.status, problem?.code].join(" ") : `no answer (${(error as Error).message})`;
   replayed!.textContent = response?.headers.get("Idempotency-Replayed") ?? "–";
-  next!.textContent = pauseMs === undefined ? "done" : `again in ${(pauseMs / 1000).toFixed(1)} s`;
+  next!.textContent = stopped ? "stopped" : pauseMs === undefined ? "done" : `again in ${(pauseMs / 1000).toFixed(1)} s`;
   changed();
 }
 

@@ -1057,9 +1057,10 @@ function answered({ request, response, problem, error, pauseMs }) {
   const line = openLines.get(request.headers.get("Idempotency-Key") ?? "");
   if (!line) return;
   const [, , , came, replayed, next] = line.children;
-  came.textContent = response ? [response.status, problem?.code].join(" ") : `no answer (${error.message})`;
+  const stopped = request.signal.aborted;
+  came.textContent = stopped ? "no answer (not waited for)" : response ? [response.status, problem?.code].join(" ") : `no answer (${error.message})`;
   replayed.textContent = response?.headers.get("Idempotency-Replayed") ?? "–";
-  next.textContent = pauseMs === void 0 ? "done" : `again in ${(pauseMs / 1e3).toFixed(1)} s`;
+  next.textContent = stopped ? "stopped" : pauseMs === void 0 ? "done" : `again in ${(pauseMs / 1e3).toFixed(1)} s`;
   changed();
 }
 async function showIntent() {
