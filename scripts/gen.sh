@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the generated code: the server's and the client's half of openapi.yaml, each module's queries, docs/errors.md.
+# Writes the generated code: the server's and the client's half of openapi.yaml, each module's queries, docs/errors.md, and
+# what is made of the TypeScript client's sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0 # sqlc's PostgreSQL parser builds twice as fast without cgo and needs no C compiler
@@ -13,9 +14,10 @@ for config in internal/httpapi/api/oapi-codegen.yaml clients/go/api/oapi-codegen
   tool oapi-codegen -config "$config" openapi.yaml
 done
 tool sqlc generate
-# The TypeScript client's types, where its tools are; its tests find stale ones in any case.
+# The TypeScript client's types and the script of dev's shop page, where its tools are; its tests find stale ones in any
+# case.
 if [[ -d clients/typescript/node_modules ]]; then
-  (cd clients/typescript && ../../scripts/node.sh npm run --silent gen >/dev/null)
+  (cd clients/typescript && ../../scripts/node.sh npm run --silent gen >/dev/null && ../../scripts/node.sh npm run --silent demo)
 fi
 
 # sqlc forgets what it wrote for a file of queries that is gone or has another name now; such code would go on

@@ -28,7 +28,9 @@ func devCommand() *cobra.Command {
 		Long: `Dev starts a PostgreSQL of its own (or takes --database-url), migrates it, makes two demo tenants (acme and
 globex) with a fresh API key each and two coupons (WELCOME10 is valid, EXPIRED10 is not), an operators' tenant with a
 key for /ops, and prints a curl to paste. The services that orders need (payment, inventory, notification) are played
-in the same process (see orderonce sandbox), unless their URL is set, and so is the worker's part.
+in the same process (see orderonce sandbox), unless their URL is set, and so is the worker's part. /demo is a small shop
+that shows what the TypeScript client does about lost answers, reloads and second clicks, to this machine's browsers
+alone.
 
 Its data stay in --data over restarts and kill -9. With --drop-responses 30% that share of the answers to changing
 requests is cut after the commit, as a bad network would: the retry gets the first answer.`,
@@ -104,7 +106,8 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	defer beside.close()
 	beside.dispatcher.Watch(a.db)
 	defer beside.start(ctx)()
-	return a.run(ctx, withTraces(dropResponses(a.server, drop), traces), failed, func(r ready) error {
+	handler := withTraces(withDemo(dropResponses(a.server, drop), keys["acme"]), traces)
+	return a.run(ctx, handler, failed, func(r ready) error {
 		r.SandboxURL, r.DatabaseURL, r.PIDs, r.Keys = play.url, c.DatabaseURL, pids, keys
 		printWelcome(cmd.OutOrStdout(), r, drop)
 		return writeReady(c.ReadyFile, r)
@@ -195,8 +198,7 @@ func mintKey(ctx context.Context, db *postgres.DB, d demo) (key string, tenant u
 	return key, tenant, err
 }
 
-// dropResponses lets a share of the changing requests be done and then cuts their connection before the first byte
-// of the answer.
+// dropResponses cuts the answers to a share of the changing requests.
 func dropResponses(next http.Handler, share float64) http.Handler {
 	if share == 0 {
 		return next
@@ -206,7 +208,13 @@ func dropResponses(next http.Handler, share float64) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(unheard{w}, r)
-		panic(http.ErrAbortHandler)
+		cutAnswer(next, w, r)
 	})
+}
+
+// cutAnswer lets a request be done and cuts its connection before the first byte of the answer. A browser that has used
+// the connection before sends such a request once more by itself, and is cut again.
+func cutAnswer(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	next.ServeHTTP(unheard{w}, r)
+	panic(http.ErrAbortHandler)
 }

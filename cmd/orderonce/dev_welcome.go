@@ -33,6 +33,7 @@ EXPIRED10: a rejection, stored and replayed like a success.
   contract  %[1]s/openapi.yaml
   traces    %[1]s/debug/traces
   reference %[1]s/docs
+  a shop    %[1]s/demo
   acme      %[2]s
   globex    %[4]s
   ops       %[6]s

@@ -1,30 +1,17 @@
 // A real browser, the real service, and a network that loses half of the answers: one order each.
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import test, { after } from "node:test";
+import test from "node:test";
 
-import { chromium, type BrowserContext, type Page } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 
 import { startDev } from "../server/children.js";
 import { ordersOf } from "../server/orders.js";
+import { inBrowser } from "./chromium.js";
 import { openShop } from "./shop.js";
 
-// scripts/chromium.sh puts one in place.
-const places = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const executablePath = places.find((place) => place && existsSync(place));
-
-if (executablePath) {
+await inBrowser(async (browser) => {
   const dev = await startDev("--drop-responses", "50%");
   const shop = await openShop(dev);
-  const quiet = [
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-  ];
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...quiet] });
-  after(() => browser.close());
 
   const open = async (context: BrowserContext, cart: string): Promise<Page> => {
     const page = await context.newPage();
@@ -140,6 +127,4 @@ if (executablePath) {
       return results(page, 1);
     });
   }
-} else {
-  test("in a browser", { skip: "NOT CHECKED: there is no Chromium; scripts/chromium.sh installs one" }, () => {});
-}
+});

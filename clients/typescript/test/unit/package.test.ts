@@ -50,6 +50,13 @@ test("the types are generated from openapi.yaml as it is: npm run gen", (t) => {
   assert.ok(read(join(dir, "schema.gen.ts")) === read("src/schema.gen.ts"), "src/schema.gen.ts is stale");
 });
 
+test("the script of dev's shop page is made of demo and src as they are: npm run demo", (t) => {
+  const dir = mkdtempSync(join(tmpdir(), "orderonce-demo-"));
+  t.after(() => rmSync(dir, { recursive: true }));
+  execFileSync(process.execPath, ["scripts/demo.mjs", join(dir, "shop.js")]);
+  assert.ok(read(join(dir, "shop.js")) === read("../../cmd/orderonce/demo/shop.js"), "cmd/orderonce/demo/shop.js is stale");
+});
+
 test("the lock file names no registry", () => {
   assert.doesNotMatch(read("package-lock.json"), /"resolved"|https?:\/\/[^"]*registry/);
 });
