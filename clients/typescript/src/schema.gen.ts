@@ -95,6 +95,104 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/order-imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import up to 10 000 orders, as a task
+         * @description The answer is a promise: the orders are placed in the background, by a task that `Location` names. The same key gets
+         *     the same task, as long as its results are kept.
+         *
+         *     Each order has a `client_order_id`, the caller's own name for it, unique in the tenant for ever: an order that is
+         *     there already is found and not placed again. Orders are judged one by one. One that breaks a rule is a rejected row of
+         *     the results, and no reason to refuse the others; only a body that cannot be read, or has no order or too many, is
+         *     refused whole. In problems, the n-th order is `/orders/n`, counted from 0, whatever the media type.
+         *
+         *     `application/x-ndjson` is one order a line; it says `reserve_inventory` in the query.
+         */
+        post: operations["importOrders"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * How far is a task?
+         * @description Look again after `Retry-After`. Once the results have expired (`result_expires_at`) this is `task_expired`.
+         */
+        get: operations["getTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * What became of each row of a task
+         * @description In the order of the rows. While the task has not ended, rows whose turn has not come are missing.
+         */
+        get: operations["listTaskResults"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a failed task on its way again, exactly once per idempotency key
+         * @description For a task that is `failed` and `retryable`. It goes on where it was: rows that have their outcome keep it. Any other
+         *     task is `task_not_retryable`: stored and replayed. The request has no body.
+         */
+        post: operations["retryTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/idempotency-keys/{key}": {
         parameters: {
             query?: never;
@@ -109,6 +207,101 @@ export interface paths {
         get: operations["getIdempotencyKey"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenant's webhooks, newest first
+         * @description Disabled ones too.
+         */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Make a webhook, or find it
+         * @description The tenant's events are sent to the URL, in the form of Standard Webhooks (https://www.standardwebhooks.com). Each is a
+         *     CloudEvent, and comes at least once, under one `webhook-id`.
+         *
+         *     `secret`, which deliveries are signed with, is in the first answer and in no replay. (A duplicate that waited for the
+         *     first request in the same server is given its answer whole.) Who lost the answer rotates the secret.
+         *
+         *     A webhook of this name that is there already is found, whatever the idempotency key, where it has the same URL and
+         *     event types; else it is `name_taken`. A tenant has up to 20 active webhooks; one more is `limit_reached`.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhookId}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a webhook a new secret and let its others end
+         * @description For the overlap, deliveries are signed with the new secret and with the old ones; up to five sign at once, and one more
+         *     is `limit_reached`.
+         *
+         *     `secret` is in the first answer and in no replay. (A duplicate that waited for the first request in the same server is
+         *     given its answer whole.) Who lost the answer rotates once more, under a new key.
+         */
+        post: operations["rotateWebhookSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhookId}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a webhook no event any more
+         * @description What waits to be sent to it fails, and nothing more is. The request has no body.
+         */
+        post: operations["disableWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{webhookId}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a webhook events again
+         * @description It gets the events that come from now on, and none of those that it has missed. One more than 20 active ones is `limit_reached`. The request has no body.
+         */
+        post: operations["enableWebhook"];
         delete?: never;
         options?: never;
         head?: never;
@@ -305,6 +498,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/ops/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tasks, newest first, with who works on them */
+        get: operations["listTasks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ops/audit-log": {
         parameters: {
             query?: never;
@@ -314,6 +524,82 @@ export interface paths {
         };
         /** List what operators changed, newest first */
         get: operations["listAuditLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ops/effects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List calls to the outside, newest first
+         * @description Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+         */
+        get: operations["listEffects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ops/tenants/{tenantId}/effects/{effectId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one call to the outside, with its evidence and what may be done with it */
+        get: operations["getEffect"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ops/tenants/{tenantId}/effects/{effectId}/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decide what became of a call to the outside, or have it looked at again
+         * @description Makes one of the moves that the effect offers in `moves`. An end changes the order in the same transaction. Said twice
+         *     it is done once. `resend` is refused for a key that the destination may have forgotten, unless `absent` says that it was
+         *     asked and is certain that it never executed the key.
+         */
+        post: operations["resolveEffect"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ops/outbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far the events are behind, with the oldest of them */
+        get: operations["getOutbox"];
         put?: never;
         post?: never;
         delete?: never;
@@ -502,6 +788,179 @@ export interface components {
             /** @description Absent on the last page. */
             next_page_token?: string;
         };
+        ImportOrders: {
+            orders: components["schemas"]["ImportOrder"][];
+            /**
+             * @description Whether the stock of each order is reserved before it is placed. An order whose stock is refused is not.
+             * @default false
+             */
+            reserve_inventory?: boolean;
+        };
+        ImportOrder: {
+            /** @description The caller's own name for the order, unique in the tenant for ever. The same order again finds it. */
+            client_order_id: components["schemas"]["ClientId"];
+            /** @description The checkout this order completes. A tenant has one order per checkout for ever. */
+            checkout_id?: components["schemas"]["ClientId"];
+            customer_id: components["schemas"]["ClientId"];
+            /** @description ISO 4217 code of an active currency. */
+            currency: string;
+            items: components["schemas"]["OrderItem"][];
+            shipping_address_id: components["schemas"]["ClientId"];
+            /** @description A coupon to redeem. Compared as given, case included. */
+            coupon_code?: string;
+            metadata?: components["schemas"]["Metadata"];
+        };
+        /**
+         * @description `processing`: accepted, and not at its end. `outcome_unknown`: all that is left waits for something outside whose
+         *     outcome is not known yet; it goes on by itself. `succeeded`: each row has its outcome, which may be a rejection.
+         *     `failed`: it ended before that; `problem` says why, and `retryable` whether `retryTask` may send it on its way again.
+         * @enum {string}
+         */
+        TaskState: "processing" | "outcome_unknown" | "succeeded" | "failed";
+        TaskProgress: {
+            /**
+             * Format: int32
+             * @description Rows that have their outcome.
+             */
+            done: number;
+            /** Format: int32 */
+            total: number;
+            /** Format: int32 */
+            succeeded: number;
+            /** Format: int32 */
+            rejected: number;
+        };
+        Task: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** @description What accepted it, such as `importOrders`. */
+            operation: string;
+            state: components["schemas"]["TaskState"];
+            /** @description Whether `retryTask` may send it on its way again. */
+            retryable: boolean;
+            /**
+             * Format: int64
+             * @description How often a worker has taken it.
+             */
+            attempt: number;
+            progress: components["schemas"]["TaskProgress"];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When its state or its progress changed last.
+             */
+            updated_at: string;
+            /**
+             * Format: date-time
+             * @description Until when the task and its results can be read, once it has ended.
+             */
+            result_expires_at?: string;
+            problem?: components["schemas"]["OutcomeProblem"];
+        };
+        /** @description Why a task failed or a row was rejected. */
+        OutcomeProblem: {
+            /**
+             * @description Stable, snake_case. Of a row it is the code of the problem that the order would have met alone. Of a task it is
+             *     `stalled` (its workers got nowhere, again and again) or `cancelled` (by an operator).
+             */
+            code: string;
+            title: string;
+            /** @description For people; never parse it. */
+            detail?: string;
+            /**
+             * Format: uuid
+             * @description The order that stands in the way, where one does.
+             */
+            order_id?: string;
+            /** @description What is wrong with the row. Pointers begin at the row. */
+            errors?: components["schemas"]["FieldError"][];
+        };
+        /** @enum {string} */
+        TaskResultState: "waiting" | "succeeded" | "rejected";
+        TaskResult: {
+            /**
+             * Format: int32
+             * @description Which one it is, counted from 0.
+             */
+            row: number;
+            state: components["schemas"]["TaskResultState"];
+            client_order_id?: components["schemas"]["ClientId"];
+            /**
+             * Format: uuid
+             * @description The order that was placed, or that was there already.
+             */
+            order_id?: string;
+            problem?: components["schemas"]["OutcomeProblem"];
+        };
+        TaskResultPage: {
+            results: components["schemas"]["TaskResult"][];
+            /** @description Absent on the last page. */
+            next_page_token?: string;
+        };
+        OwnedTask: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            operation: string;
+            state: components["schemas"]["TaskState"];
+            retryable: boolean;
+            /** @description Why it failed: `stalled` or `cancelled`. */
+            reason?: string;
+            progress: components["schemas"]["TaskProgress"];
+            /**
+             * Format: int32
+             * @description How many parts of its input are done with.
+             */
+            checkpoint: number;
+            /**
+             * Format: int64
+             * @description Grows with each taking, and is checked by each write.
+             */
+            token: number;
+            /** @description Who holds the lease. Absent where nobody does. */
+            owner?: string;
+            /**
+             * Format: int64
+             * @description What is left of the lease, by the database's clock. 0: the next worker that looks takes it over.
+             */
+            lease_left_ms?: number;
+            /**
+             * Format: date-time
+             * @description From when it may be taken, where nobody holds it. Absent once it has ended.
+             */
+            due_at?: string;
+            /**
+             * Format: int32
+             * @description Takings from an owner who had not let go.
+             */
+            takeovers: number;
+            /**
+             * Format: int32
+             * @description Takings since the last checkpoint.
+             */
+            stalls: number;
+            /**
+             * Format: int32
+             * @description Writes that came from an owner of before, and changed nothing.
+             */
+            fenced_writes: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            result_expires_at?: string;
+        };
+        OwnedTaskPage: {
+            tasks: components["schemas"]["OwnedTask"][];
+            /** @description Absent on the last page. */
+            next_page_token?: string;
+        };
         IdempotencyKeyState: {
             /**
              * @description `absent`: no request with this key has an outcome, or it is forgotten; sending it runs the operation.
@@ -521,7 +980,7 @@ export interface components {
             resource?: string;
             /**
              * Format: date-time
-             * @description When the key is forgotten, when completed.
+             * @description When the key is forgotten, when completed. Absent while the task that was promised has not ended.
              */
             expires_at?: string;
         };
@@ -544,7 +1003,54 @@ export interface components {
          */
         KeyName: string;
         /** @enum {string} */
-        Scope: "orders:create" | "orders:read" | "orders:cancel" | "ops:read" | "ops:write";
+        Scope: "orders:create" | "orders:read" | "orders:cancel" | "imports:create" | "webhooks:read" | "webhooks:write" | "ops:read" | "ops:write";
+        /** @description A name for the webhook. The tenant's webhooks never share one, disabled ones included. */
+        WebhookName: string;
+        /** @enum {string} */
+        EventType: "orderonce.order.created.v1" | "orderonce.order.confirmed.v1" | "orderonce.order.rejected.v1" | "orderonce.order.cancelled.v1";
+        CreateWebhook: {
+            name: components["schemas"]["WebhookName"];
+            /** @description Where events are sent to. It begins with `https://` and leads to the public internet. */
+            url: string;
+            /** @description Only events of these types. Without it, or empty, all, those to come too. */
+            event_types?: components["schemas"]["EventType"][];
+        };
+        RotateWebhookSecret: {
+            /**
+             * Format: int32
+             * @description How long the other secrets go on signing, so that the new one can be handed out.
+             * @default 86400
+             */
+            overlap_seconds?: number;
+        };
+        Webhook: {
+            /** Format: uuid */
+            id: string;
+            name: components["schemas"]["WebhookName"];
+            url: string;
+            /** @description Empty for all. */
+            event_types: components["schemas"]["EventType"][];
+            active: boolean;
+            /**
+             * @description Why it is not active: `requested`, `gone` (its receiver answered 410) or `failing` (its receiver was not reached for five days).
+             * @enum {string}
+             */
+            disabled_reason?: "requested" | "gone" | "failing";
+            /**
+             * Format: date-time
+             * @description Since when no delivery has reached the receiver. Absent while they do.
+             */
+            failing_since?: string;
+            /** @description What deliveries are signed with, `whsec_…`. In the answer to the request that made it; a replay has none. */
+            secret?: string;
+            /** Format: date-time */
+            created_at: string;
+        };
+        WebhookPage: {
+            webhooks: components["schemas"]["Webhook"][];
+            /** @description Absent on the last page. */
+            next_page_token?: string;
+        };
         CreateTenant: {
             name: components["schemas"]["Name"];
             /**
@@ -672,7 +1178,7 @@ export interface components {
             actor: string;
             /** @description What was done, such as `api_key.revoked`. */
             action: string;
-            /** @description What it was done to: `tenant`, `principal` or `api_key`. */
+            /** @description What it was done to, such as `tenant`, `api_key` or `webhook`. */
             subject_type: string;
             /** Format: uuid */
             subject_id: string;
@@ -688,6 +1194,154 @@ export interface components {
             entries: components["schemas"]["AuditLogEntry"][];
             /** @description Absent on the last page. */
             next_page_token?: string;
+        };
+        /**
+         * @description `pending` is not sent, or certainly not executed; `in_flight` is under way; `unknown` was sent and nobody heard whether
+         *     it was executed; `needs_human` waits for a person; `succeeded` and `failed` are final.
+         * @enum {string}
+         */
+        EffectState: "pending" | "in_flight" | "unknown" | "needs_human" | "succeeded" | "failed";
+        /**
+         * @description `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
+         *     pause of one that waits; `take_over` lets a person decide on one that is unknown.
+         * @enum {string}
+         */
+        EffectMove: "succeed" | "fail" | "resend" | "retry_now" | "take_over";
+        /** @description One call to something outside, with one identity for ever. */
+        Effect: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            /** Format: uuid */
+            order_id: string;
+            /** @description Such as `payment`. */
+            destination: string;
+            /** @description What is kept in order within the order; a subscription for webhooks. Absent where that is the whole order. */
+            lane?: string;
+            /** @description Of the destination, such as `authorize`. */
+            operation: string;
+            /** @description The operation that it undoes. Where that was not executed there is nothing to do. */
+            reverts?: string;
+            /**
+             * Format: uuid
+             * @description The event, or another thing, that asked for it.
+             */
+            event_id: string;
+            /**
+             * Format: uuid
+             * @description What the destination knows it by. The same in every attempt.
+             */
+            idempotency_key: string;
+            /** @description Whether the order waits for it. */
+            required: boolean;
+            state: components["schemas"]["EffectState"];
+            /**
+             * Format: int32
+             * @description How often a worker took it, whatever came of that.
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Grows with each taking and each move; an older one can write nothing.
+             */
+            attempt_token: number;
+            /**
+             * Format: date-time
+             * @description When somebody looks at it next. Absent where it waits for its predecessor or a person, or has ended.
+             */
+            due_at?: string;
+            /** @description The worker that has it until `due_at`. */
+            owner?: string;
+            /**
+             * Format: date-time
+             * @description When it was first sent so that it may have been executed.
+             */
+            first_sent_at?: string;
+            /**
+             * Format: date-time
+             * @description How long the destination remembers the key. Later it is never resent.
+             */
+            key_valid_until?: string;
+            last_error?: string;
+            /** @description What workers and people found out, oldest first. */
+            evidence: components["schemas"]["EffectEvidence"][];
+            /** @description What a person may do with it now. */
+            moves: components["schemas"]["EffectMove"][];
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at?: string;
+        };
+        EffectEvidence: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description Of the taking.
+             */
+            token: number;
+            /** @description The worker. */
+            owner?: string;
+            /** @description What the answer, or the lack of one, says: `done`, `refused`, `not_executed`, `impossible`, `ambiguous` or `absent`. */
+            verdict?: string;
+            /** @description Nothing was sent; the destination was asked about the key. */
+            asked?: boolean;
+            /**
+             * Format: int32
+             * @description The destination's status.
+             */
+            status?: number;
+            detail?: string;
+            /** @description The person who moved it. */
+            actor?: string;
+            move?: components["schemas"]["EffectMove"];
+            reason?: string;
+            /** @description The person was told by the destination that it never executed the key. */
+            absent?: boolean;
+        };
+        EffectPage: {
+            effects: components["schemas"]["Effect"][];
+            /** @description Absent on the last page. */
+            next_page_token?: string;
+        };
+        ResolveEffect: {
+            move: components["schemas"]["EffectMove"];
+            /**
+             * @description How you know, such as the destination's own reference. Every move but `retry_now` needs it. No secrets.
+             * @default
+             */
+            evidence?: string;
+            /**
+             * @description For `resend`: the destination was asked, and is certain that it never executed the key.
+             * @default false
+             */
+            absent?: boolean;
+            reason: components["schemas"]["Reason"];
+        };
+        ResolveEffectConflict: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemEffectNotMovable"];
+        Outbox: {
+            /**
+             * Format: int64
+             * @description Events that wait, counted up to 10 000.
+             */
+            undispatched: number;
+            /** @description The first that will be dispatched. */
+            oldest: components["schemas"]["OutboxEvent"][];
+        };
+        OutboxEvent: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            aggregate_type: string;
+            /** Format: uuid */
+            aggregate_id: string;
+            /** Format: int64 */
+            version: number;
+            type: string;
+            /** Format: date-time */
+            occurred_at: string;
         };
         Health: {
             /** @enum {string} */
@@ -833,6 +1487,16 @@ export interface components {
              */
             status: 404;
         };
+        /** @description The task has ended, and `result_expires_at` has passed: its results are removed. What it did stays done; its orders can be read. A later retry of the request that made it is a new request. */
+        ProblemTaskExpired: components["schemas"]["Problem"] & {
+            /** @enum {string} */
+            code: "task_expired";
+            /**
+             * Format: int32
+             * @enum {integer}
+             */
+            status: 410;
+        };
         /** @description The route exists, but not with this method; `Allow` lists those it has. */
         ProblemMethodNotAllowed: components["schemas"]["Problem"] & {
             /** @enum {string} */
@@ -967,6 +1631,64 @@ export interface components {
              */
             code: "not_active";
         };
+        /** @description The task is not `failed`, or failed for good: there is nothing to send on its way again. Final and stored: read the task, and take a new key should it fail later. */
+        ProblemTaskNotRetryable: components["schemas"]["Problem"] & {
+            /** @enum {string} */
+            code: "task_not_retryable";
+            /**
+             * Format: int32
+             * @enum {integer}
+             */
+            status: 409;
+        } & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            code: "task_not_retryable";
+        };
+        /** @description The stock of the order could not be reserved, and it was not placed. It is the problem of a row of an import with `reserve_inventory`. */
+        ProblemInventoryRefused: components["schemas"]["Problem"] & {
+            /** @enum {string} */
+            code: "inventory_refused";
+            /**
+             * Format: int32
+             * @enum {integer}
+             */
+            status: 409;
+        };
+        /** @description There are as many as there may be: active webhooks of the tenant, or secrets that sign for one webhook. Final and stored: make room, and take a new key. */
+        ProblemLimitReached: components["schemas"]["Problem"] & {
+            /** @enum {string} */
+            code: "limit_reached";
+            /**
+             * Format: int32
+             * @enum {integer}
+             */
+            status: 409;
+        } & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            code: "limit_reached";
+        };
+        /** @description The effect cannot be moved in this way as it stands: it has ended, a worker has it, or its key may be forgotten by the destination. Final and stored: read the effect, and take a new key. */
+        ProblemEffectNotMovable: components["schemas"]["Problem"] & {
+            /** @enum {string} */
+            code: "effect_not_movable";
+            /**
+             * Format: int32
+             * @enum {integer}
+             */
+            status: 409;
+        } & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            code: "effect_not_movable";
+        };
         /** @description Another request is placing an order for this checkout, or of this client order id, right now. Nothing was stored: send the same request again after `Retry-After`. */
         ProblemCheckoutInProgress: components["schemas"]["Problem"] & {
             /** @enum {string} */
@@ -993,7 +1715,7 @@ export interface components {
              */
             status: 413;
         };
-        /** @description The body must be `application/json` in UTF-8, and not compressed. Nothing was consumed. */
+        /** @description The body must be `application/json`, or another media type that the operation takes, in UTF-8, and not compressed. Nothing was consumed. */
         ProblemUnsupportedMediaType: components["schemas"]["Problem"] & {
             /** @enum {string} */
             code: "unsupported_media_type";
@@ -1175,7 +1897,10 @@ export interface components {
         };
         CreateOrderConflict: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemCheckoutAlreadyOrdered"] | components["schemas"]["ProblemCheckoutInProgress"];
         CancelOrderConflict: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemOrderNotCancellable"];
+        RetryTaskConflict: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemTaskNotRetryable"];
         KeyConflictProblem: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"];
+        WebhookConflictProblem: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemNameTaken"] | components["schemas"]["ProblemLimitReached"];
+        LimitConflictProblem: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemLimitReached"];
         OpsConflictProblem: components["schemas"]["ProblemIdempotencyKeyReused"] | components["schemas"]["ProblemIdempotencyInProgress"] | components["schemas"]["ProblemNameTaken"] | components["schemas"]["ProblemNotActive"];
         PutOrderConflict: components["schemas"]["ProblemClientOrderExists"] | components["schemas"]["ProblemCheckoutAlreadyOrdered"] | components["schemas"]["ProblemCheckoutInProgress"];
         OrderUnprocessable: components["schemas"]["ProblemValidationFailed"] | components["schemas"]["ProblemCouponUnknown"] | components["schemas"]["ProblemCouponNotApplicable"] | components["schemas"]["ProblemCouponExpired"] | components["schemas"]["ProblemCouponExhausted"];
@@ -1251,6 +1976,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["ProblemNotFound"];
             };
         };
+        /** @description The task has ended, and its results were kept for as long as was promised. */
+        TaskExpired: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemTaskExpired"];
+            };
+        };
         /** @description The idempotency key is taken; `code` says whether waiting helps. */
         KeyConflict: {
             headers: {
@@ -1263,6 +1997,34 @@ export interface components {
             };
             content: {
                 "application/problem+json": components["schemas"]["KeyConflictProblem"];
+            };
+        };
+        /** @description The idempotency key or the name is taken, or there are as many webhooks as there may be; `code` says which. */
+        WebhookConflict: {
+            headers: {
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Idempotency-Replayed": components["headers"]["OptionalIdempotencyReplayed"];
+                "Idempotency-Key-Expires": components["headers"]["OptionalIdempotencyKeyExpires"];
+                "X-Should-Retry": components["headers"]["ShouldRetry"];
+                "Preference-Applied": components["headers"]["PreferenceApplied"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["WebhookConflictProblem"];
+            };
+        };
+        /** @description The idempotency key is taken, or there are as many as there may be; `code` says which. */
+        LimitConflict: {
+            headers: {
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Idempotency-Replayed": components["headers"]["OptionalIdempotencyReplayed"];
+                "Idempotency-Key-Expires": components["headers"]["OptionalIdempotencyKeyExpires"];
+                "X-Should-Retry": components["headers"]["ShouldRetry"];
+                "Preference-Applied": components["headers"]["PreferenceApplied"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["LimitConflictProblem"];
             };
         };
         /** @description The idempotency key or the name is taken, or something is not active; `code` says which. */
@@ -1383,10 +2145,16 @@ export interface components {
         PageSize: number;
         /** @description The `next_page_token` of the page before. Opaque. Keep the other parameters as they were. */
         PageToken: string;
+        /** @description The task's `id`. */
+        TaskId: string;
         /** @description The tenant's `id`. */
         TenantId: string;
+        /** @description The effect's `id`. */
+        EffectId: string;
         /** @description The principal's `id`. */
         PrincipalId: string;
+        /** @description The webhook's `id`. */
+        WebhookId: string;
         /** @description The API key's `id`. */
         ApiKeyId: string;
     };
@@ -1396,6 +2164,8 @@ export interface components {
         PreferenceApplied: string;
         /** @description Where the order is. */
         Location: string;
+        /** @description Where the task is. */
+        TaskLocation: string;
         /** @description The order's version, quoted. */
         ETag: string;
         /** @description Whether this is the stored first answer (`true`) or the first answer itself (`false`). */
@@ -1734,6 +2504,205 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    importOrders: {
+        parameters: {
+            query?: {
+                /** @description As the member of that name, where the body has none. */
+                reserve_inventory?: boolean;
+            };
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportOrders"];
+                "application/x-ndjson": components["schemas"]["ImportOrder"];
+            };
+        };
+        responses: {
+            /** @description The task was accepted, now or by the first request with this key. */
+            202: {
+                headers: {
+                    Location: components["headers"]["TaskLocation"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["OptionalIdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Task"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["KeyConflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["ValidationFailed"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task as it is now. */
+            200: {
+                headers: {
+                    /** @description Seconds to wait before the next look, while the task has not ended. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Task"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["TaskExpired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listTaskResults: {
+        parameters: {
+            query?: {
+                /** @description Only rows in this state. */
+                state?: components["schemas"]["TaskResultState"];
+                /** @description How many a page holds at most. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description The `next_page_token` of the page before. Opaque. Keep the other parameters as they were. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of rows. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskResultPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["TaskExpired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    retryTask: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                /** @description The task's `id`. */
+                taskId: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task is on its way again, now or by the first request with this key. */
+            202: {
+                headers: {
+                    Location: components["headers"]["TaskLocation"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Task"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description The key is taken, or the task is not to be retried; `code` says which. */
+            409: {
+                headers: {
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Idempotency-Replayed": components["headers"]["OptionalIdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["OptionalIdempotencyKeyExpires"];
+                    "X-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["RetryTaskConflict"];
+                };
+            };
+            410: components["responses"]["TaskExpired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
     getIdempotencyKey: {
         parameters: {
             query: {
@@ -1764,6 +2733,262 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: {
+                /** @description How many a page holds at most. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description The `next_page_token` of the page before. Opaque. Keep the other parameters as they were. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateWebhook"];
+            };
+        };
+        responses: {
+            /** @description The webhook was there already; its secret is not shown again. */
+            200: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description The webhook was made, now or by the first request with this key. */
+            201: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["WebhookConflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["ValidationFailed"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    rotateWebhookSecret: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                /** @description The webhook's `id`. */
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateWebhookSecret"];
+            };
+        };
+        responses: {
+            /** @description The webhook has a new secret, now or by the first request with this key. */
+            200: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["LimitConflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["ValidationFailed"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    disableWebhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                /** @description The webhook's `id`. */
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook is so, now or since the first request with this key. */
+            200: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["KeyConflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    enableWebhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                /** @description The webhook's `id`. */
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook is so, now or since the first request with this key. */
+            200: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LimitConflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
             default: components["responses"]["Problem"];
         };
     };
@@ -2435,6 +3660,41 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    listTasks: {
+        parameters: {
+            query?: {
+                /** @description Only tasks in this state. */
+                state?: components["schemas"]["TaskState"];
+                /** @description Only tasks of this tenant. */
+                tenant_id?: string;
+                /** @description How many a page holds at most. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description The `next_page_token` of the page before. Opaque. Keep the other parameters as they were. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnedTaskPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
     listAuditLog: {
         parameters: {
             query?: {
@@ -2461,6 +3721,175 @@ export interface operations {
                 };
             };
             400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listEffects: {
+        parameters: {
+            query?: {
+                /** @description Only effects of this tenant. */
+                tenant_id?: string;
+                /** @description Only effects in this state. */
+                state?: components["schemas"]["EffectState"];
+                /** @description Only effects at this destination. */
+                destination?: string;
+                /** @description Only effects of this order. */
+                order_id?: string;
+                /** @description How many a page holds at most. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description The `next_page_token` of the page before. Opaque. Keep the other parameters as they were. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EffectPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["ValidationFailed"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getEffect: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tenant's `id`. */
+                tenantId: components["parameters"]["TenantId"];
+                /** @description The effect's `id`. */
+                effectId: components["parameters"]["EffectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The effect. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Effect"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    resolveEffect: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The client's name for one intent, the same for every retry of it. Mint it before the first send (a UUIDv7
+                 *     is best) and keep it until the outcome is final. Bare or quoted; both forms are the same key. A key says
+                 *     "same try"; it never says who you are.
+                 * @example 0198d0a6-4b7c-7d3e-9a51-0f6d2c3b4a59
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description The contract's date. Part of the request's identity; the default is the current one. */
+                "API-Version"?: components["parameters"]["ApiVersion"];
+                /**
+                 * @description `wait=N` (RFC 7240): wait at most N seconds for the first request with this key, where that is less than the
+                 *     operation's own bound. `Preference-Applied` says that it was honoured.
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                /** @description The tenant's `id`. */
+                tenantId: components["parameters"]["TenantId"];
+                /** @description The effect's `id`. */
+                effectId: components["parameters"]["EffectId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolveEffect"];
+            };
+        };
+        responses: {
+            /** @description The effect after the move, made now or before. */
+            200: {
+                headers: {
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["IdempotencyKeyExpires"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Effect"];
+                };
+            };
+            400: components["responses"]["KeyedBadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["KeyedForbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            /** @description The idempotency key is taken, or the effect does not offer the move; `code` says which. */
+            409: {
+                headers: {
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Idempotency-Replayed": components["headers"]["OptionalIdempotencyReplayed"];
+                    "Idempotency-Key-Expires": components["headers"]["OptionalIdempotencyKeyExpires"];
+                    "X-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ResolveEffectConflict"];
+                };
+            };
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["ValidationFailed"];
+            500: components["responses"]["KeyedInternal"];
+            503: components["responses"]["KeyedUnavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getOutbox: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What waits for its dispatch. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Outbox"];
+                };
+            };
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];

@@ -751,7 +751,7 @@ function conclude(record, answered2, untouched) {
 async function keep(s, record, result, response) {
   if (result.kind === "unknown") return;
   await s.store.update(idOf(record.owner, record.name), (now) => {
-    if (now?.key !== record.key) return now;
+    if (now?.key !== record.key || now.state === "settled") return now;
     if (result.kind === "rejected" && result.problem.code !== "idempotency_key_reused") {
       return { ...now, request: void 0, state: "rejected" };
     }
@@ -880,7 +880,8 @@ function createClient2(options = {}) {
   const pending = async () => {
     const all = await store2.list();
     const old = (record) => record && forgotten(record, Date.now());
-    for (const { owner: owner3, name } of all.filter(old)) await store2.update(idOf(owner3, name), (now) => old(now) ? void 0 : now);
+    for (const { owner: owner3, name } of all.filter(old))
+      await store2.update(idOf(owner3, name), (now) => old(now) ? void 0 : now);
     return all.filter((record) => record.owner === owner2 && record.state === "pending");
   };
   return {
