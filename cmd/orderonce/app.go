@@ -131,9 +131,7 @@ type ready struct {
 // gets time to go elsewhere, the requests under way end, the pool closes.
 func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struct{}, started func(r ready) error) (err error) {
 	defer a.close()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	growHeap()
 	debugging, err := listenDebug(ctx, a.config.DebugListen)
 	if err != nil {
 		return err
@@ -191,6 +189,12 @@ func (a *app) run(ctx context.Context, handler http.Handler, failed <-chan struc
 // gcPercent lets the heap, a few MiB of requests under way, grow to some tens of MiB between collections: at Go's own
 // pace they took 10 to 20 % of a busy server's CPU.
 const gcPercent = 400
+
+func growHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
 
 func ignoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {

@@ -50,6 +50,7 @@ func runWorker(cmd *cobra.Command, c config) error {
 		return err
 	}
 	defer w.close()
+	growHeap()
 	log.InfoContext(ctx, "ready", "destinations", len(w.destinations.all))
 	if err := writeReady(c.ReadyFile, ready{DebugURL: debugging.address(), PIDs: map[string]int{"worker": os.Getpid()}}); err != nil {
 		return err
