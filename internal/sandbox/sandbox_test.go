@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,8 +66,8 @@ func (s *stage) ask(method, path, body string, header ...string) (r reply) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
+	for pair := range slices.Chunk(header, 2) {
+		request.Header.Set(pair[0], pair[1])
 	}
 	response, err := s.client.Do(request)
 	if err != nil {

@@ -1,6 +1,7 @@
 package effects_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 )
 
 // ambiguous are the faults after which nobody can tell by the answer whether the work was done.
-var ambiguous = map[sandbox.FaultKind]bool{
-	sandbox.TimeoutBeforeWork: true, sandbox.TimeoutAfterWork: true, sandbox.CutBeforeWork: true, sandbox.CutAfterWork: true,
-	sandbox.CutMidResponse: true, sandbox.Overloaded: true, sandbox.ErrorBeforeWork: true, sandbox.ErrorAfterWork: true,
+var ambiguous = []sandbox.FaultKind{
+	sandbox.TimeoutBeforeWork, sandbox.TimeoutAfterWork, sandbox.CutBeforeWork, sandbox.CutAfterWork, sandbox.CutMidResponse,
+	sandbox.Overloaded, sandbox.ErrorBeforeWork, sandbox.ErrorAfterWork,
 }
 
-// executedBy says of a fault whether the work was done by the request that it happened to.
-var executedBy = map[sandbox.FaultKind]bool{
-	sandbox.TimeoutAfterWork: true, sandbox.CutAfterWork: true, sandbox.CutMidResponse: true, sandbox.ErrorAfterWork: true,
-	sandbox.Slow: true, sandbox.NoFault: true,
+// undone are those of them that happen before the work.
+var undone = []sandbox.FaultKind{
+	sandbox.TimeoutBeforeWork, sandbox.CutBeforeWork, sandbox.Overloaded, sandbox.ErrorBeforeWork,
 }
 
 // Promise 8, case 25: whatever goes wrong with one request, and whatever the service can do about it, the operation is
@@ -35,7 +35,7 @@ func TestEveryFaultForEveryCapability(t *testing.T) {
 		t.Run(string(capability), func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, abilities{Capability: capability, timeout: timeout})
-			placed := map[sandbox.FaultKind]uuid.UUID{}
+			placed := make(map[sandbox.FaultKind]uuid.UUID)
 			for _, kind := range sandbox.FaultKinds() {
 				if kind == sandbox.Duplicate && capability != effects.Idempotent {
 					continue // the service's own fault, which no caller can prevent: reconciliation finds it
@@ -63,9 +63,9 @@ func (w *world) wantEnd(kind sandbox.FaultKind, order uuid.UUID, capability effe
 	switch {
 	case kind == sandbox.Decline:
 		wantState, wantExecutions, wantStatus = effects.Failed, 0, orders.Rejected
-	case capability == effects.None && ambiguous[kind]:
+	case capability == effects.None && slices.Contains(ambiguous, kind):
 		wantState, wantStatus = effects.NeedsHuman, orders.Pending
-		if !executedBy[kind] {
+		if slices.Contains(undone, kind) {
 			wantExecutions = 0
 		}
 		if seen.requests != 1 {
@@ -99,8 +99,8 @@ func TestRefusalToUndoNeedsAPerson(t *testing.T) {
 
 // wantExact checks that what was done for an order is what its end means: a confirmed one is paid and reserved, and of a
 // rejected or cancelled one everything that was done is undone, once, and nothing else is.
-func wantExact(t testing.TB, order, status string, counts map[string]counted) {
-	t.Helper()
+func wantExact(tb testing.TB, order, status string, counts map[string]counted) {
+	tb.Helper()
 	done := func(what string) int { return counts[order+" "+what].executions }
 	authorized, voided, reserved, released := done("payment authorize"), done("payment void"), done("inventory reserve"), done("inventory release")
 	for what, n := range map[string]int{
@@ -108,21 +108,21 @@ func wantExact(t testing.TB, order, status string, counts map[string]counted) {
 		"tell confirmed": done("notification confirmed"), "tell rejected": done("notification rejected"), "tell cancelled": done("notification cancelled"),
 	} {
 		if n > 1 {
-			t.Errorf("order %s: %s was executed %d times", order, what, n)
+			tb.Errorf("order %s: %s was executed %d times", order, what, n)
 		}
 	}
 	switch orders.Status(status) {
 	case orders.Confirmed:
 		if authorized != 1 || reserved != 1 || voided != 0 || released != 0 {
-			t.Errorf("order %s is confirmed: authorized %d, reserved %d, voided %d, released %d", order, authorized, reserved, voided, released)
+			tb.Errorf("order %s is confirmed: authorized %d, reserved %d, voided %d, released %d", order, authorized, reserved, voided, released)
 		}
 	case orders.Rejected, orders.Cancelled:
 		if voided != authorized || released != reserved {
-			t.Errorf("order %s is %s: authorized %d, voided %d; reserved %d, released %d", order, status, authorized, voided, reserved, released)
+			tb.Errorf("order %s is %s: authorized %d, voided %d; reserved %d, released %d", order, status, authorized, voided, reserved, released)
 		}
 	case orders.Pending:
 		if voided != 0 || released != 0 {
-			t.Errorf("order %s is pending: voided %d, released %d", order, voided, released)
+			tb.Errorf("order %s is pending: voided %d, released %d", order, voided, released)
 		}
 	}
 }

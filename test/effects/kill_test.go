@@ -22,7 +22,7 @@ func TestWorkerKilledBetweenEachTwoSteps(t *testing.T) {
 		t.Run(string(capability), func(t *testing.T) {
 			t.Parallel()
 			s := setupStage(t, [3]effects.Capability{capability, capability, capability})
-			placed := map[faultpoint.Point]uuid.UUID{}
+			placed := make(map[faultpoint.Point]uuid.UUID)
 			for _, point := range []faultpoint.Point{
 				faultpoint.BeforeDispatched, faultpoint.AfterDispatched, faultpoint.BeforeSend, faultpoint.AfterAnswer,
 				faultpoint.BeforeFinish, faultpoint.AfterFinish,
@@ -48,7 +48,7 @@ func TestWorkerKilledWhileItWaitsForAnswers(t *testing.T) {
 		t.Run(string(capability), func(t *testing.T) {
 			t.Parallel()
 			s := setupStage(t, [3]effects.Capability{capability, capability, capability})
-			placed := map[sandbox.FaultKind]uuid.UUID{}
+			placed := make(map[sandbox.FaultKind]uuid.UUID)
 			for _, kind := range []sandbox.FaultKind{sandbox.TimeoutBeforeWork, sandbox.TimeoutAfterWork} {
 				placed[kind] = s.place()
 				s.services.fault(sandbox.Fault{Kind: kind, OrderID: placed[kind].String(), Service: "payment", Operation: "authorize", Count: 1})

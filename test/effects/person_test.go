@@ -40,8 +40,8 @@ func (w *world) decide() (decided int) {
 
 // wantAllEnded checks the whole account: every order has its end, every effect too, with evidence, the services have
 // done what that means and nothing else, each of it under one key, and both sides agree.
-func (w *world) wantAllEnded(t testing.TB) {
-	t.Helper()
+func (w *world) wantAllEnded(tb testing.TB) {
+	tb.Helper()
 	counts := w.services.counts()
 	rows, err := w.owner.Query(w.t.Context(), "SELECT id::text, status::text FROM orders")
 	w.must(err)
@@ -49,9 +49,9 @@ func (w *world) wantAllEnded(t testing.TB) {
 	for rows.Next() {
 		w.must(rows.Scan(&order, &status))
 		if status == string(orders.Pending) {
-			t.Errorf("order %s is pending", order)
+			tb.Errorf("order %s is pending", order)
 		}
-		wantExact(t, order, status, counts)
+		wantExact(tb, order, status, counts)
 	}
 	w.must(rows.Err())
 	rows, err = w.owner.Query(w.t.Context(), `SELECT concat_ws(' ', order_id, destination, operation, state, attempts, evidence) FROM effects
@@ -59,15 +59,15 @@ func (w *world) wantAllEnded(t testing.TB) {
 	w.must(err)
 	for rows.Next() {
 		w.must(rows.Scan(&order))
-		t.Errorf("an effect has no end, or no evidence: %s", order)
+		tb.Errorf("an effect has no end, or no evidence: %s", order)
 	}
 	w.must(rows.Err())
 	for what, c := range counts {
 		if c.keys != 1 {
-			t.Errorf("%s came under %d keys", what, c.keys)
+			tb.Errorf("%s came under %d keys", what, c.keys)
 		}
 	}
 	if looked := w.look(); looked.Found != 0 {
-		t.Errorf("the two sides disagree: %v", w.open())
+		tb.Errorf("the two sides disagree: %v", w.open())
 	}
 }

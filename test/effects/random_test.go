@@ -27,11 +27,23 @@ var (
 	killCount  = flag.Int("kills", 6, "how often TestRandomFaults kills a worker")
 )
 
-// randomFaults are what one request in five meets, by kind.
-var randomFaults = map[sandbox.FaultKind]float64{
-	sandbox.TimeoutBeforeWork: 0.01, sandbox.TimeoutAfterWork: 0.02, sandbox.CutBeforeWork: 0.02, sandbox.CutAfterWork: 0.02,
-	sandbox.CutMidResponse: 0.02, sandbox.TooManyRequests: 0.02, sandbox.Unavailable: 0.02, sandbox.Overloaded: 0.01,
-	sandbox.ErrorBeforeWork: 0.02, sandbox.ErrorAfterWork: 0.02, sandbox.Slow: 0.01,
+// randomFaults are what one request in five meets.
+var randomFaults = []sandbox.Fault{
+	{Kind: sandbox.TimeoutBeforeWork, Rate: 0.01},
+	{Kind: sandbox.TimeoutAfterWork, Rate: 0.02},
+	{Kind: sandbox.CutBeforeWork, Rate: 0.02},
+	{Kind: sandbox.CutAfterWork, Rate: 0.02},
+	{Kind: sandbox.CutMidResponse, Rate: 0.02},
+	{Kind: sandbox.TooManyRequests, Rate: 0.02},
+	{Kind: sandbox.Unavailable, Rate: 0.02},
+	{Kind: sandbox.Overloaded, Rate: 0.01},
+	{Kind: sandbox.ErrorBeforeWork, Rate: 0.02},
+	{Kind: sandbox.ErrorAfterWork, Rate: 0.02},
+	{Kind: sandbox.Slow, Rate: 0.01, Delay: sandbox.Duration(300 * time.Millisecond)},
+	// A refusal to undo something is a person's, who has no better means than to ask again; the service would not listen.
+	{Kind: sandbox.Decline, Operation: "authorize", Rate: 0.02},
+	{Kind: sandbox.Decline, Operation: "reserve", Rate: 0.02},
+	{Kind: sandbox.Decline, Operation: "confirmed", Rate: 0.02},
 }
 
 // TestRandomFaults is the whole of it: orders that come in and are cancelled while one request in five to the services
@@ -41,12 +53,8 @@ func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	s := setupStage(t, [3]effects.Capability{effects.Idempotent, effects.Queryable, effects.None})
 	c := &chaos{stage: s, shop: shop.OpenOnURL(t, s.url)}
-	for kind, rate := range randomFaults {
-		s.services.fault(sandbox.Fault{Kind: kind, Rate: rate, Delay: sandbox.Duration(300 * time.Millisecond)})
-	}
-	// A refusal to undo something is a person's, who has no better means than to ask again; the service would not listen.
-	for _, operation := range []string{"authorize", "reserve", "confirmed"} {
-		s.services.fault(sandbox.Fault{Kind: sandbox.Decline, Operation: operation, Rate: 0.02})
+	for _, fault := range randomFaults {
+		s.services.fault(fault)
 	}
 	server := c.shop.Serve(t, shop.Options{})
 	ctx, stop := context.WithCancel(t.Context())

@@ -86,8 +86,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// run lets everything follow from the orders, until stop or the end of the test.
-func (w *world) run() (stop func()) {
+// run lets everything follow from the orders, until the end of the test.
+func (w *world) run() {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	worker, err := effects.NewWorker(w.db, w.destinations, effects.Options{
@@ -102,12 +102,10 @@ func (w *world) run() (stop func()) {
 	var all sync.WaitGroup
 	all.Go(func() { worker.Run(ctx) })
 	all.Go(func() { dispatcher.Run(ctx) })
-	stop = func() {
+	w.t.Cleanup(func() {
 		cancel()
 		all.Wait()
-	}
-	w.t.Cleanup(stop)
-	return stop
+	})
 }
 
 func (w *world) inTx(do func(ctx context.Context, tx *postgres.Tx) error) {

@@ -2,6 +2,7 @@ package downstream_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -49,7 +50,7 @@ func TestVerdictOfAQuestion(t *testing.T) {
 			}
 			w.Header().Set("Retry-After", "3")
 			w.WriteHeader(c.status)
-			fmt.Fprint(w, c.body)
+			_, _ = io.WriteString(w, c.body)
 		}))
 		got := reach(server.URL, effects.Queryable).Query(t.Context(), e)
 		server.Close()
@@ -69,9 +70,9 @@ func TestListOfOperations(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch query := r.URL.Query(); {
 		case query.Get("page") == "2":
-			fmt.Fprint(w, `{"operations":[{"idempotency_key":"not ours","order_id":"7","outcome":"executed","executions":2}]}`)
+			_, _ = io.WriteString(w, `{"operations":[{"idempotency_key":"not ours","order_id":"7","outcome":"executed","executions":2}]}`)
 		case query.Get("since") == "2026-01-02T03:04:05Z":
-			fmt.Fprintf(w, `{"operations":[{"tenant_id":%q,"order_id":%q,"operation":"void","idempotency_key":"k","outcome":"declined",
+			_, _ = fmt.Fprintf(w, `{"operations":[{"tenant_id":%q,"order_id":%q,"operation":"void","idempotency_key":"k","outcome":"declined",
 				"changed_at":"2026-01-02T03:04:06Z","reference":"pay_1"}],"next":"2"}`, tenant, order)
 		default:
 			w.WriteHeader(http.StatusBadRequest)
