@@ -25,7 +25,8 @@ func effectsCommand() *cobra.Command {
 succeeded or failed, and until then somebody owns it: a worker, or a person where nothing that the service may do finds
 out what became of it (needs_human).`,
 	}
-	cmd.AddCommand(effectsListCommand(), effectsShowCommand(), effectsRetryCommand(), effectsResolveCommand(), effectsReplayCommand())
+	cmd.AddCommand(effectsListCommand(), effectsShowCommand(), effectsRetryCommand(), effectsResolveCommand(), effectsReplayCommand(),
+		disagreementsCommand())
 	return cmd
 }
 

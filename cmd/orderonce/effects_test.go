@@ -119,3 +119,39 @@ func (o operator) count(query string) (n int) {
 	must(o.t, conn.QueryRow(o.t.Context(), query).Scan(&n))
 	return n
 }
+
+// What a destination did and nobody here had asked for stays on the list until a person says what was done about it.
+func TestDisagreementsCommands(t *testing.T) {
+	t.Parallel()
+	o := operator{t, databaseOfTest(t)}
+	conn, err := pgx.Connect(t.Context(), o.database)
+	must(t, err)
+	defer func() { must(t, conn.Close(t.Context())) }()
+	_, err = conn.Exec(t.Context(), `INSERT INTO reconciliation_findings
+			(tenant_id, id, destination, kind, idempotency_key, order_id, operation, details, found_at)
+		SELECT tenant_id, $1, 'payment', 'executed_without_effect', 'a-key', $1, 'authorize', '{"executions": 1}', now()
+		FROM tenants WHERE name = 'acme'`, needsHuman)
+	must(t, err)
+	var listed []struct {
+		Tenant string `json:"tenant_id"`
+		Kind   string
+	}
+	list := []string{"effects", "disagreements", "list", "--destination=payment"}
+	must(t, json.Unmarshal([]byte(o.do(append(list, "--output=json")...)), &listed))
+	if len(listed) != 1 || listed[0].Kind != "executed_without_effect" || !strings.Contains(o.do(list...), `{"executions": 1}`) {
+		t.Fatalf("%v", listed)
+	}
+	for range 2 {
+		o.change("effects", "disagreements", "clear", needsHuman, "--tenant-id="+listed[0].Tenant)
+	}
+	if out := o.do(list...); strings.Contains(out, needsHuman) {
+		t.Errorf("it is listed still: %s", out)
+	}
+	if n := o.count("SELECT count(*) FROM audit_log WHERE action = 'reconciliation.cleared'"); n != 1 {
+		t.Errorf("%d entries in the audit log", n)
+	}
+	status, _, stderr := o.try("effects", "disagreements", "clear", needsHuman, "--reason=a test")
+	if status != 1 || !strings.Contains(stderr, "There is no such disagreement") {
+		t.Errorf("of another tenant: %d %s", status, stderr)
+	}
+}

@@ -29,15 +29,16 @@ const (
 
 // Disagreement is one that was found. Tenant and Order are nil where the destination does not say.
 type Disagreement struct {
-	Tenant, ID  uuid.UUID
-	Destination string
-	Kind        Discord
-	Key         string // as the destination has it
-	Order       uuid.UUID
-	Operation   string
-	Details     json.RawMessage // what each side says
-	FoundAt     time.Time
-	ClearedAt   *time.Time
+	Tenant      uuid.UUID       `json:"tenant_id"`
+	ID          uuid.UUID       `json:"id"`
+	Destination string          `json:"destination"`
+	Kind        Discord         `json:"kind"`
+	Key         string          `json:"idempotency_key"` // as the destination has it
+	Order       uuid.UUID       `json:"order_id"`
+	Operation   string          `json:"operation"`
+	Details     json.RawMessage `json:"details"` // what each side says
+	FoundAt     time.Time       `json:"found_at"`
+	ClearedAt   *time.Time      `json:"cleared_at,omitempty"`
 }
 
 // Open reads up to size disagreements with a destination that nobody has cleared, newest first, older than before.
