@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"orderonce/internal/fault"
 	"orderonce/internal/faultpoint"
 )

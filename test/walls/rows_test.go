@@ -15,8 +15,10 @@ const (
 // All things of a tenant have its id, so that one value of "id" finds any of them.
 var theirID, absentID = victim, "0193b1f0-0000-7000-8000-00000000000d"
 
-const theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
-const nobody = "00000000-0000-0000-0000-000000000000"
+const (
+	theirOther = "0193b1f0-0000-7000-8000-0000000000fa" // the id of each tenant's second webhook
+	nobody     = "00000000-0000-0000-0000-000000000000"
+)
 
 // Three more effects: one of each tenant, of the same id, that waits for another; and two that the victim alone has, one
 // in doubt and one that has succeeded.
