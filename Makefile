@@ -7,9 +7,10 @@ export CGO_ENABLED := 0
 
 PKG ?= ./...
 FUZZTIME ?= 10s
-# Where goroutines share memory: leaders and followers, the shared commit, workers, an issuer's keys, and the server that
-# drives them.
-RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./internal/identity/... ./internal/httpapi/...
+# Where goroutines share memory: leaders and followers, the shared commit, workers, an issuer's keys, spans that are held,
+# and the server that drives them.
+RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./internal/identity/... ./internal/httpapi/... \
+	./internal/telemetry
 
 # What must hold with shared commits and without: `make test` tries the protocol both ways.
 PROTOCOL := ./internal/idempotency ./internal/httpapi

@@ -16,7 +16,6 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/postgres"
 	"orderonce/internal/postgres/localpg"
-	"orderonce/internal/telemetry"
 	"orderonce/internal/telemetry/tracepage"
 )
 
@@ -78,7 +77,7 @@ func dev(cmd *cobra.Command, c config, data string, drop float64) (err error) {
 	}
 	traces := tracepage.NewStore()
 	c.Telemetry.Spans = traces.Add
-	tells, err := telemetry.New(ctx, c.Telemetry, log)
+	tells, err := startTelemetry(ctx, c, log)
 	if err != nil {
 		return err
 	}

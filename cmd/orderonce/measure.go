@@ -8,11 +8,22 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"orderonce/internal/effects"
 	"orderonce/internal/httpapi"
 	"orderonce/internal/outbox"
 	"orderonce/internal/telemetry"
 )
+
+// startTelemetry sets up what is told. What OpenTelemetry itself has to complain of, such as a collector that takes no
+// metrics, goes where every other line goes.
+func startTelemetry(ctx context.Context, c config, log *slog.Logger) (*telemetry.Telemetry, error) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.WarnContext(ctx, "telemetry is in trouble", "error", err)
+	}))
+	return telemetry.New(ctx, c.Telemetry, log)
+}
 
 // closeTelemetry sends what is left, when there is nothing more to tell.
 func closeTelemetry(ctx context.Context, tells *telemetry.Telemetry, log *slog.Logger) {

@@ -4,8 +4,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"orderonce/internal/telemetry"
 )
 
 func serveCommand() *cobra.Command {
@@ -21,7 +19,7 @@ listener closes and the requests under way end. The database must be migrated (o
 				return err
 			}
 			log := newLogger(cmd, c)
-			tells, err := telemetry.New(cmd.Context(), c.Telemetry, log)
+			tells, err := startTelemetry(cmd.Context(), c, log)
 			if err != nil {
 				return err
 			}

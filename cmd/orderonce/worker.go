@@ -50,7 +50,7 @@ func runWorker(cmd *cobra.Command, c config) error {
 		return err
 	}
 	defer debugging.close() //nolint:errcheck // whoever was profiling knows
-	tells, err := telemetry.New(ctx, c.Telemetry, log)
+	tells, err := startTelemetry(ctx, c, log)
 	if err != nil {
 		return err
 	}

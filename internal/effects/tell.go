@@ -26,7 +26,7 @@ func (w *Worker) attempt(calls context.Context, t taking) (context.Context, trac
 			options = append(options, trace.WithLinks(link))
 		}
 	}
-	return w.db.Telemetry().Tracer().Start(calls, t.Operation+" "+t.Destination, options...)
+	return w.db.Telemetry().Tracer().Start(calls, t.Operation+" "+t.Destination, options...) //nolint:spancheck // the caller ends it
 }
 
 // tellResult says in the attempt's span and the metrics what the call found out.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func (m *maker) duration(name, about string, bounds metric.HistogramOption) metr
 	return made(m, i, err)
 }
 
-func newMeters(meter metric.Meter) (Meters, error) {
+func newMeters(ctx context.Context, meter metric.Meter) (Meters, error) {
 	m := &maker{meter: meter}
 	meters := Meters{
 		meter: meter, sets: &labelled{},
@@ -110,13 +111,12 @@ func newMeters(meter metric.Meter) (Meters, error) {
 
 		looked: m.age("orderonce.gauges.looked", "When the ages and counts of the database were last read, in seconds of Unix time."),
 	}
-	meters.begin()
+	meters.begin(ctx)
 	return meters, m.err
 }
 
 // begin counts nothing once: an alert on what rises needs a series before it does.
-func (m *Meters) begin() {
-	ctx := context.Background()
+func (m *Meters) begin(ctx context.Context) {
 	for _, counter := range []metric.Int64Counter{m.incomplete, m.purged, m.takeovers, m.fencedWrites} {
 		counter.Add(ctx, 0)
 	}
@@ -228,8 +228,10 @@ type labels [4]string
 
 func (l labels) set() attribute.Set {
 	var all []attribute.KeyValue
-	for i := 0; i < len(l) && l[i] != ""; i += 2 {
-		all = append(all, attribute.String(l[i], l[i+1]))
+	for pair := range slices.Chunk(l[:], 2) {
+		if pair[0] != "" {
+			all = append(all, attribute.String(pair[0], pair[1]))
+		}
 	}
 	return attribute.NewSet(all...)
 }

@@ -22,7 +22,7 @@ func Start(ctx context.Context, name string, options ...trace.SpanStartOption) (
 	if !parent.IsRecording() {
 		return ctx, none
 	}
-	return parent.TracerProvider().Tracer(scope).Start(ctx, name, options...)
+	return parent.TracerProvider().Tracer(scope).Start(ctx, name, options...) //nolint:spancheck // the caller ends it
 }
 
 // Detail is Start for what only a sampled trace shows: a trace that is kept for its outcome alone has the request and

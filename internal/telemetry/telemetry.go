@@ -59,7 +59,7 @@ func Off() *Telemetry { return off }
 var off = mustOff()
 
 func mustOff() *Telemetry {
-	meters, err := newMeters(metricnoop.NewMeterProvider().Meter(scope))
+	meters, err := newMeters(context.Background(), metricnoop.NewMeterProvider().Meter(scope))
 	if err != nil {
 		panic(err) //nolint:forbidigo // names that are no names, in this package
 	}
@@ -103,7 +103,7 @@ func (t *Telemetry) traceTo(ctx context.Context, c Config, about *resource.Resou
 		if err != nil {
 			return nil, fmt.Errorf("export traces: %w", err)
 		}
-		spans = newQueue(exporter, log)
+		spans = newQueue(exporter, log) //nolint:contextcheck // exports go on after whoever began this
 		next = append(next, spans.add)
 		t.closers = append(t.closers, spans.close)
 	}
@@ -141,7 +141,7 @@ func (t *Telemetry) measureTo(ctx context.Context, c Config, about *resource.Res
 		return provider.Shutdown(ctx)
 	})
 	meter := provider.Meter(scope)
-	meters, err := newMeters(meter)
+	meters, err := newMeters(ctx, meter)
 	if err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,8 +59,8 @@ func (w *world) post(key, body, traceparent string, more ...string) orderoncetes
 	if traceparent != "" {
 		header.Set("Traceparent", traceparent)
 	}
-	for i := 0; i < len(more); i += 2 {
-		header.Set(more[i], more[i+1])
+	for pair := range slices.Chunk(more, 2) {
+		header.Set(pair[0], pair[1])
 	}
 	a, err := w.server.Do(w.t.Context(), http.MethodPost, "/orders", body, header)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 const acquire = "orderonce.idempotency.acquire"
 
 // One request of each outcome, in the order of a story: each trace tells it apart from the others.
-func TestEachOutcomeHasItsTrace(t *testing.T) { //nolint:tparallel // the outcomes share one story
+func TestEachOutcomeHasItsTrace(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "--trace-sampling=1")
 	order, other := orderoncetest.Order(nil), orderoncetest.Order(map[string]any{"customer_id": "customer-2"})

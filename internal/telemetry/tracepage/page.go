@@ -191,7 +191,7 @@ func value(span sdktrace.ReadOnlySpan, key attribute.Key) attribute.Value {
 
 func pairs(attributes []attribute.KeyValue) (all []pair) {
 	for _, a := range attributes {
-		all = append(all, pair{string(a.Key), a.Value.Emit()})
+		all = append(all, pair{string(a.Key), a.Value.String()})
 	}
 	return all
 }
