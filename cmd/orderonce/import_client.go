@@ -40,7 +40,7 @@ func (c *importClient) send(ctx context.Context, file, media string, i importing
 		target.RawQuery = "reserve_inventory=true"
 	}
 	_, err = c.ask(ctx, func() (*http.Request, error) {
-		f, err := os.Open(file) // anew for each try; the transport closes it
+		f, err := os.Open(file) //nolint:gosec // the very file that the caller names, anew for each try; the transport closes it
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (c *importClient) once(request func() (*http.Request, error), into any) (pa
 	if err != nil {
 		return importPause, true, err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	pause = importPause
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		pause = time.Duration(seconds) * time.Second

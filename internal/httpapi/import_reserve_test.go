@@ -80,7 +80,7 @@ func TestImportReservesBeforeItPlaces(t *testing.T) {
 	key := freshKey()
 	body := `{"reserve_inventory":true,"orders":[` + strings.Join(rows, ",") + `]}`
 	first := w.importOrders(key, body)
-	id := wantAccepted(t, first, "false").Id.String()
+	id := wantAccepted(t, first).Id.String()
 	importer := imports.NewImporter(inventory())
 	w.work(importer)
 	task := func() api.Task { return read[api.Task](t, w.get("/tasks/"+id), 200) }
@@ -156,7 +156,7 @@ func TestImportReservesBeforeItPlaces(t *testing.T) {
 func TestImportWithoutAnInventoryGetsNowhere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	id := wantAccepted(t, w.importOrders(freshKey(), `{"reserve_inventory":true,"orders":[`+row("mine")+`]}`), "false").Id.String()
+	id := wantAccepted(t, w.importOrders(freshKey(), `{"reserve_inventory":true,"orders":[`+row("mine")+`]}`)).Id.String()
 	w.work(imports.NewImporter(nil))
 	w.poll("the failure", func() bool {
 		w.exec("UPDATE tasks SET due_at = now() WHERE owner IS NULL AND due_at IS NOT NULL")

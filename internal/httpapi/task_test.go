@@ -25,7 +25,7 @@ func TestRetryHappensOnce(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 	first := w.retry(key, id)
-	if task := wantAccepted(t, first, "false"); task.State != api.TaskStateProcessing || task.Id.String() != id {
+	if task := wantAccepted(t, first); task.State != api.TaskStateProcessing || task.Id.String() != id {
 		t.Errorf("%s", first.body)
 	}
 	wantReplay(t, first, w.retry(key, id))
@@ -54,7 +54,7 @@ func TestResultsAreGoneAfterTheirTime(t *testing.T) {
 	w := setup(t)
 	key := freshKey()
 	first := w.importOrders(key, importOf(row("mine")))
-	id := wantAccepted(t, first, "false").Id.String()
+	id := wantAccepted(t, first).Id.String()
 	w.work(imports.NewImporter(nil))
 	w.ended(id)
 	wantReplayed := w.importOrders(key, importOf(row("mine")))
@@ -67,7 +67,7 @@ func TestResultsAreGoneAfterTheirTime(t *testing.T) {
 	}
 	wantProblem(t, w.retry(freshKey(), id), 410, "task_expired")
 	w.exec("UPDATE idempotency_requests SET expires_at = now() - interval '1 second' WHERE operation = 'importOrders'")
-	again := wantAccepted(t, w.beside().importOrders(key, importOf(row("mine"))), "false")
+	again := wantAccepted(t, w.beside().importOrders(key, importOf(row("mine"))))
 	if again.Id.String() == id {
 		t.Error("a forgotten key leads to its old task")
 	}
@@ -82,7 +82,7 @@ func TestResultsAreGoneAfterTheirTime(t *testing.T) {
 func TestOperatorsSeeTheOwners(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	held := wantAccepted(t, w.importOrders(freshKey(), importOf(row("mine"))), "false")
+	held := wantAccepted(t, w.importOrders(freshKey(), importOf(row("mine"))))
 	failed := w.failedTask()
 	w.exec(`UPDATE tasks SET owner = 'host/1', attempt_token = 7, takeovers = 3, stalls = 2, fenced_writes = 4,
 		due_at = now() + interval '20 seconds' WHERE id = '` + held.Id.String() + "'")

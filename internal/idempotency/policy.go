@@ -137,7 +137,7 @@ func days(into *time.Duration) func(string) error {
 		if err != nil || n == 0 {
 			return fmt.Errorf("%q is no number of days", text)
 		}
-		*into = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits
+		*into = time.Duration(n) * 24 * time.Hour
 		return nil
 	}
 }

@@ -47,7 +47,7 @@ func (i *Importer) chunk(ctx context.Context, owned *tasks.Owned, asked options)
 			case Waiting:
 				calls = append(calls, out.call)
 			}
-			w.Tx.Stage(rowKind, out.row(owned, row.FirstRow+int32(n), e.ClientOrderID)) //nolint:gosec // a chunk's row
+			w.Tx.Stage(rowKind, out.row(owned, row.FirstRow+int32(n), e.ClientOrderID))
 		}
 		if len(calls) > 0 {
 			if err := i.inventory.Ask(ctx, w.Tx, i.inventory.Destination, calls...); err != nil {

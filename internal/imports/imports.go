@@ -47,7 +47,7 @@ func Accept(tx *postgres.Tx, a tasks.Acceptance, input *Input) (tasks.Task, erro
 	}
 	for i, c := range input.chunks {
 		tx.Stage(chunkKind, chunkRow{
-			TenantID: task.Tenant, TaskID: task.ID, Number: int32(i), FirstRow: c.firstRow, Input: c.input, //nolint:gosec // as above
+			TenantID: task.Tenant, TaskID: task.ID, Number: int32(i), FirstRow: c.firstRow, Input: c.input,
 		})
 	}
 	return task, nil

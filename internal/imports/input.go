@@ -108,7 +108,7 @@ func unpack(input []byte) (entries []entry, err error) {
 	in := json.NewDecoder(flate.NewReader(bytes.NewReader(input)))
 	for {
 		var e entry
-		if err := in.Decode(&e); err == io.EOF { //nolint:errorlint // as it promises
+		if err := in.Decode(&e); err == io.EOF {
 			return entries, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("unpack a chunk: %w", err)

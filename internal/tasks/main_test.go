@@ -34,7 +34,10 @@ type fixture struct {
 	policy idempotency.Policy
 }
 
-func setup(t *testing.T) *fixture { return setupWith(t, time.Minute) }
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	return setupWith(t, time.Minute)
+}
 
 func setupWith(t *testing.T, lease time.Duration) *fixture {
 	t.Helper()

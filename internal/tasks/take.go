@@ -71,7 +71,7 @@ func shuffleWithinTenants(due []tasksdb.ListDueTasksRow) {
 		for n < len(due) && due[n].TenantID == due[0].TenantID {
 			n++
 		}
-		rand.Shuffle(n, func(i, j int) { due[i], due[j] = due[j], due[i] })
+		rand.Shuffle(n, func(i, j int) { due[i], due[j] = due[j], due[i] }) //nolint:gosec // chance, no secret
 		due = due[n:]
 	}
 }
@@ -95,7 +95,7 @@ func (h *hand) compareAndSwap(ctx context.Context, seen tasksdb.ListDueTasksRow)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || fault.KindOf(err) == fault.Busy:
-		return nil, nil //nolint:nilerr,nilnil // the next look will tell
+		return nil, nil //nolint:nilnil // the next look will tell
 	case err != nil: // an unknown COMMIT among them: a task that was taken for nothing has a lease that ends
 		return nil, fmt.Errorf("take a task: %w", err)
 	}

@@ -268,7 +268,6 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 	for range 3 { // some are before the first in the order of tenants, some behind
 		other, _ := f.accept(f.request(uuid.New()), 1)
-		w := f.worker("one")
 		var order []uuid.UUID
 		kind := f.kind()
 		var mu sync.Mutex
@@ -278,8 +277,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 			order = append(order, owned.Tenant)
 			return tasks.Done(), nil
 		}
-		w = f.worker("one", kind)
-		stop := f.start(w)
+		stop := f.start(f.worker("one", kind))
 		f.poll("the other tenant's task", func() bool { return f.now(other).State == tasks.Succeeded })
 		stop()
 		for i, tenant := range order {

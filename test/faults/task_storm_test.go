@@ -54,7 +54,7 @@ func TestManyTasksSurviveRandomKills(t *testing.T) {
 					// Stopped for longer than its lease, and let go on in the middle of the others' work.
 					orderoncetest.Pause(ctx, rand.N(life))
 					worker.Signal(t, syscall.SIGSTOP)
-					w.endLeases(worker)
+					w.endLeases(worker) //nolint:contextcheck // after the end as well
 					stopped.Add(1)
 					orderoncetest.Pause(ctx, rand.N(time.Second))
 					worker.Signal(t, syscall.SIGCONT)
@@ -67,7 +67,7 @@ func TestManyTasksSurviveRandomKills(t *testing.T) {
 				}
 				timer.Stop()
 				worker.Kill()
-				w.endLeases(worker)
+				w.endLeases(worker) //nolint:contextcheck // after the end as well: what was killed may hold a task
 			}
 		})
 	}
