@@ -6,9 +6,9 @@ export CGO_ENABLED := 0
 
 PKG ?= ./...
 FUZZTIME ?= 10s
-# Where goroutines share memory: leaders and followers, the shared commit, an issuer's keys, and the server that drives
-# them.
-RACED := ./internal/postgres ./internal/idempotency/... ./internal/identity/... ./internal/httpapi/...
+# Where goroutines share memory: leaders and followers, the shared commit, workers, an issuer's keys, and the server that
+# drives them.
+RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./internal/identity/... ./internal/httpapi/...
 
 # What must hold with shared commits and without: `make test` tries the protocol both ways.
 PROTOCOL := ./internal/idempotency ./internal/httpapi
@@ -47,9 +47,10 @@ bench: postgres ## Measures the server against pgbench on this machine; ARGS="-a
 fuzz: postgres ## Fuzzes each fuzz target for FUZZTIME (10s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh $(PKG)
 
-faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 behind a gateway
+faults: postgres ## Kills and cuts for minutes: 200 servers at random times, 50 behind a gateway, 60 workers
 	go test ./test/faults -run TestRandomKills -kills 200 -timeout 20m -v
 	go test ./test/gateway -orders 500 -kills 50 -timeout 20m -v
+	go test ./test/effects -run TestRandomFaults -orders 2000 -kills 60 -timeout 30m -v
 
 postgres: ## Installs a PostgreSQL where there is none
 	@scripts/postgres.sh

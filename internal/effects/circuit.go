@@ -51,7 +51,7 @@ func (c *circuits) of(lane string) *breaker {
 			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= c.failures },
 			IsExcluded:  func(err error) bool { return errors.Is(err, errUnused) },
 			OnStateChange: func(lane string, from, to gobreaker.State) {
-				c.log.Info("circuit of a destination changed", //nolint:sloglint // no context is at hand
+				c.log.Info("circuit of a destination changed",
 					"destination", c.destination, "lane", lane, "from", from.String(), "to", to.String())
 			},
 		})
@@ -62,7 +62,7 @@ func (c *circuits) of(lane string) *breaker {
 
 // most is how many effects may be taken at once, of up to n: none and one for a destination without lanes whose circuit
 // is open and half open. Of one with lanes it is only known after the taking whose they are.
-func (c *circuits) most(n int) int {
+func (c *circuits) most(n int32) int32 {
 	c.mu.Lock()
 	b, ok := c.lanes.Peek("")
 	c.mu.Unlock()

@@ -15,6 +15,9 @@ import (
 	"orderonce/internal/postgres"
 )
 
+// errLost is a taking that another one, or a person, has taken the effect from.
+var errLost = errors.New("the lease was lost")
+
 // outcome is what a taking writes.
 type outcome struct {
 	state  State

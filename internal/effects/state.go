@@ -29,8 +29,8 @@ const (
 
 // after is the whole state machine of a worker: where an effect goes from a state, by what is found out. What is not in
 // it cannot happen. People move an effect by Moves.
-var after = map[State]map[Verdict]State{
-	InFlight: {
+var after = map[State]map[Verdict]State{ //nolint:exhaustive // the others are not a worker's
+	InFlight: { //nolint:exhaustive // nobody is asked about what is being sent
 		Done: Succeeded, Refused: Failed, NotExecuted: Pending, Impossible: NeedsHuman, Ambiguous: Unknown,
 	},
 	// An earlier sending may have been executed, so that this one's failure says nothing.
@@ -83,13 +83,13 @@ func (d *Destination) step(t taking, margin time.Duration, most int32) (s step, 
 }
 
 // land is where a taken effect goes by what was found out. At the end of its attempts a person decides: nothing is
-// tried for ever, and nothing is dropped.
+// tried for ever, and nothing is dropped. So too where the destination refuses to undo what it did: it still stands.
 func (d *Destination) land(t taking, v Verdict, most int32) State {
 	to, known := after[t.State][v]
 	if !known { // the destination's code says what cannot be
 		to = Unknown
 	}
-	if to == Unknown && d.Capability == None || !to.definite() && t.Attempts >= most {
+	if to == Unknown && d.Capability == None || to == Failed && t.Reverts != nil || !to.definite() && t.Attempts >= most {
 		return NeedsHuman
 	}
 	return to

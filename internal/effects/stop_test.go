@@ -141,7 +141,7 @@ func TestPanicOfADestinationIsAmbiguous(t *testing.T) {
 // through.
 func TestRecordsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
-	for said, want := range map[string]string{
+	for said, want := range map[string]string{ //nolint:gosec // credentials of nobody
 		"cut":                    "cut",
 		"two\nlines\x00\x1b[31m": "two lines  [31m",
 		"not \xff\xfe UTF-8":     "not ? UTF-8",

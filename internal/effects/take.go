@@ -3,7 +3,6 @@ package effects
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -24,7 +23,7 @@ const lockTimeout = 2 * time.Second
 var queries = effectsdb.New()
 
 // take takes up to most due effects, from the tenants whose turn it is. more says whether there may be others due.
-func (w *Worker) take(ctx context.Context, l *line, most int) (taken []taking, more bool, err error) {
+func (w *Worker) take(ctx context.Context, l *line, most int32) (taken []taking, more bool, err error) {
 	until := time.Now().Add(w.options.Lease - w.options.Finish)
 	var rows []effectsdb.TakeEffectsRow
 	err = w.db.Run(ctx, postgres.Unit{LockTimeout: lockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {
@@ -33,7 +32,7 @@ func (w *Worker) take(ctx context.Context, l *line, most int) (taken []taking, m
 			return err
 		}
 		rows, err = queries.TakeEffects(ctx, db, effectsdb.TakeEffectsParams{
-			Destination: l.Name, AfterTenant: l.after, Most: int32(most), Owner: w.options.Owner,
+			Destination: l.Name, AfterTenant: l.after, Most: most, Owner: w.options.Owner,
 			Lease: w.options.Lease.Microseconds(), Retention: l.Retention.Microseconds(),
 		})
 		return err
@@ -53,9 +52,9 @@ func (w *Worker) take(ctx context.Context, l *line, most int) (taken []taking, m
 
 // turn moves on to the tenants whose turn it is next. Past the last of all it begins again with the first; a whole round
 // without a due effect is the end of what there is.
-func (l *line) turn(taken []taking, most int, seen int64, last uuid.UUID) (more bool) {
+func (l *line) turn(taken []taking, most int32, seen int64, last uuid.UUID) (more bool) {
 	l.took = l.took || len(taken) > 0
-	if len(taken) == most { // those behind the last that gave one were not asked
+	if len(taken) == int(most) { // those behind the last that gave one were not asked
 		served := uuid.Nil
 		for _, t := range taken {
 			if bytes.Compare(t.Tenant[:], served[:]) > 0 {
@@ -145,6 +144,3 @@ func (w *Worker) judge(l *line, t taking, s step, r Result) outcome {
 	}
 	return o
 }
-
-// errLost is a taking that another one, or a person, has taken the effect from.
-var errLost = errors.New("the lease was lost")

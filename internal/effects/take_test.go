@@ -165,11 +165,11 @@ func TestTakingCostsNoMoreForABacklog(t *testing.T) {
 }
 
 // takeEffects is the statement, with values.
-func takeEffects(t *testing.T) string {
-	t.Helper()
+func takeEffects(tb testing.TB) string {
+	tb.Helper()
 	text, err := os.ReadFile("../../sql/queries/effects.sql")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	_, after, _ := strings.Cut(string(text), "-- name: TakeEffects :many\n")
 	sql, _, _ := strings.Cut(after, "-- name:")

@@ -165,7 +165,7 @@ func (l *line) wake() {
 }
 
 // reserve waits for a free place and takes all that are free with it.
-func (l *line) reserve(ctx context.Context) (places int) {
+func (l *line) reserve(ctx context.Context) (places int32) {
 	select {
 	case l.busy <- struct{}{}:
 	case <-ctx.Done():
@@ -180,7 +180,7 @@ func (l *line) reserve(ctx context.Context) (places int) {
 	}
 }
 
-func (l *line) free(places int) {
+func (l *line) free(places int32) {
 	for range places {
 		<-l.busy
 	}
@@ -197,7 +197,7 @@ func (w *Worker) serve(ctx, calls context.Context, l *line, under *sync.WaitGrou
 			continue
 		}
 		taken, more, err := w.take(ctx, l, most)
-		l.free(places - len(taken))
+		l.free(places - int32(len(taken))) //nolint:gosec // no more than places
 		for _, t := range taken {
 			under.Go(func() {
 				defer l.free(1)

@@ -2,7 +2,6 @@ package effects_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"orderonce/internal/effects"
-	"orderonce/internal/postgres"
 )
 
 // cut drops the connection without an answer.
@@ -124,100 +122,6 @@ func TestNoTransactionIsOpenDuringACall(t *testing.T) {
 	stop()
 	if calls.Load() < 40 || open.Load() != 0 {
 		t.Errorf("%d connections were held in %d calls", open.Load(), calls.Load())
-	}
-}
-
-// Case 30. A worker that finishes and one that finds the lease ended: one of them has it, and the effect ends once.
-func TestFinishRacesTheEndOfTheLease(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	const effectsToEnd = 60
-	out.before = func(http.ResponseWriter, *http.Request, int) bool {
-		// The lease ends while the answer is on its way, whoever's call it is.
-		f.exec("UPDATE effects SET due_at = now() WHERE owner IS NOT NULL AND random() < 0.3")
-		return true
-	}
-	for range effectsToEnd {
-		f.add(plan{})
-	}
-	o := f.options()
-	o.MaxAttempts = 1000
-	first, second := f.worker(o, out.destination("payment", effects.Idempotent)), f.workerOn(f.open(), o, out.destination("payment", effects.Idempotent))
-	stop := f.run(first, second)
-	f.await("all to be done", func() bool { return f.count("SELECT count(*) FROM effects WHERE state = 'succeeded'") == effectsToEnd })
-	stop()
-	if out.mostExecuted() != 1 {
-		t.Errorf("%d executions of one key", out.mostExecuted())
-	}
-	times := map[uuid.UUID]int{}
-	for _, e := range f.told() {
-		times[e.ID]++
-	}
-	for id, n := range times {
-		done := 0
-		for _, entry := range f.entries(id) {
-			if entry.Verdict == effects.Done {
-				done++
-			}
-		}
-		if n != 1 || done != 1 {
-			t.Errorf("effect %s ended %d times, by %d entries", id, n, done)
-		}
-	}
-	if len(times) != effectsToEnd || first.Counts().Fenced+second.Counts().Fenced == 0 {
-		t.Errorf("%d ended; no outcome came too late: %+v, %+v", len(times), first.Counts(), second.Counts())
-	}
-}
-
-// Case 32. The same process takes its own effect again, and its own earlier goroutine is refused: the name of a worker
-// fences nothing.
-func TestOwnLateAnswerIsRefused(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	held, release := make(chan struct{}), make(chan struct{})
-	out.answer = func(w http.ResponseWriter, _ *http.Request, nth int) {
-		if nth == 1 {
-			close(held)
-			<-release
-			w.WriteHeader(http.StatusUnprocessableEntity) // a definite no, that would end it otherwise
-		}
-	}
-	id := f.add(plan{})
-	w := f.worker(f.options(), out.destination("payment", effects.Idempotent))
-	f.run(w)
-	<-held
-	f.expire()
-	e := f.awaitState(id, effects.Succeeded)
-	close(release)
-	f.await("the late answer to be refused", func() bool { return w.Counts().Fenced == 1 })
-	if again := f.find(id); again.State != effects.Succeeded || again.Token != e.Token || len(f.told()) != 1 {
-		t.Errorf("after the late answer: %s, token %d of %d, %d ends", again.State, again.Token, e.Token, len(f.told()))
-	}
-	if entries := f.entries(id); len(entries) != 1 || entries[0].Verdict != effects.Done {
-		t.Errorf("evidence %+v", entries)
-	}
-}
-
-// One that others run may be away for longer than one of our own.
-func TestDestinationMayHaveMoreAttempts(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	out.before = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
-		w.Header().Set("Retry-After", "0")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return false
-	}
-	few, more := f.add(plan{}), f.add(plan{destination: "webhooks"})
-	o := f.options()
-	o.MaxAttempts = 2
-	patient := out.destination("webhooks", effects.Idempotent)
-	patient.MaxAttempts, patient.BackoffCap = 4, time.Millisecond
-	f.run(f.worker(o, out.destination("payment", effects.Idempotent), patient))
-	for id, want := range map[uuid.UUID]int32{few: 2, more: 4} {
-		f.awaitState(id, effects.NeedsHuman)
-		if got := f.find(id).Attempts; got != want {
-			t.Errorf("%d attempts, want %d", got, want)
-		}
 	}
 }
 
@@ -334,98 +238,26 @@ func TestForgottenKeyIsNeverSentAgain(t *testing.T) {
 
 // 100 changes of each of three orders, eight workers: at the destination each order's versions only ever grow, and none
 // is left out.
-func TestOrderedDestinationSeesVersionsInOrder(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	const changes = 100
-	orders := []uuid.UUID{newID(t), newID(t), newID(t)}
-	for version := range changes {
-		for _, order := range orders {
-			f.add(plan{
-				order: order, operation: fmt.Sprint("change-", version), version: int64(version + 1), request: fmt.Sprintf("%s %d", order, version+1), blocked: version > 0,
-			})
-		}
-	}
-	d := out.destination("payment", effects.Idempotent)
-	d.Ordered = true
-	var workers []*effects.Worker
-	for range 2 {
-		db := f.open()
-		for range 4 {
-			workers = append(workers, f.workerOn(db, f.options(), d))
-		}
-	}
-	f.run(workers...)
-	f.await("all changes to arrive", func() bool { return len(out.seen()) == changes*len(orders) })
-	last := map[string]int{}
-	for _, a := range out.seen() {
-		order, version, _ := strings.Cut(a.body, " ")
-		var n int
-		if _, err := fmt.Sscan(version, &n); err != nil || n != last[order]+1 {
-			t.Fatalf("version %s of %s came after %d, %v", version, order, last[order], err)
-		}
-		last[order] = n
-	}
-}
 
-// What undoes a thing waits for that thing's end, and where that failed there is nothing to undo: it ends without a
-// call, and lets its own successor go.
-func TestNothingIsUndoneThatWasNotDone(t *testing.T) {
+// One that others run may be away for longer than one of our own.
+func TestDestinationMayHaveMoreAttempts(t *testing.T) {
 	t.Parallel()
 	f, out := setup(t), newOutside(t)
-	order, taken, authorize := newID(t), newID(t), "authorize"
-	refused := effects.KeyOf(effects.Identity{Order: order, Destination: "payment", Operation: "authorize"}, f.tenant).String()
-	out.answer = func(w http.ResponseWriter, r *http.Request, _ int) {
-		if r.Header.Get("Idempotency-Key") == refused {
-			w.WriteHeader(http.StatusUnprocessableEntity)
-		}
+	out.before = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
 	}
-	first := f.add(plan{order: order, version: 1})
-	undo := f.add(plan{order: order, version: 2, operation: "void", blocked: true, reverts: &authorize})
-	later := f.add(plan{order: order, version: 3, operation: "note", blocked: true})
-	f.add(plan{order: taken, version: 1})
-	real := f.add(plan{order: taken, version: 2, operation: "void", blocked: true, reverts: &authorize})
-	d := out.destination("payment", effects.Idempotent)
-	d.Ordered = true
-	f.run(f.worker(f.options(), d))
-	f.awaitState(later, effects.Succeeded)
-	f.awaitState(real, effects.Succeeded)
-	if f.find(first).State != effects.Failed {
-		t.Errorf("the first is %s", f.find(first).State)
-	}
-	if e := f.find(undo); e.State != effects.Succeeded || e.Attempts != 0 || f.entries(undo)[0].Detail != effects.NothingToUndo {
-		t.Errorf("the undoing: %+v", e)
-	}
-	if f.find(real).Attempts != 1 || len(out.seen()) != 4 || len(f.told()) != 5 {
-		t.Errorf("%d requests and %d ends, want 4 and 5", len(out.seen()), len(f.told()))
-	}
-}
-
-// The hook is part of the end: while it fails, nothing has ended; and what it writes is there with it.
-func TestEndAndItsConsequenceCommitTogether(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	f.exec("CREATE TABLE consequences (effect uuid PRIMARY KEY)")
-	f.exec("GRANT INSERT ON consequences TO orderonce_worker")
-	id := f.add(plan{})
+	few, more := f.add(plan{}), f.add(plan{destination: "webhooks"})
 	o := f.options()
-	var fails atomic.Int32
-	o.Ended = func(ctx context.Context, tx *postgres.Tx, e effects.Effect) error {
-		db, err := tx.DB(ctx)
-		if err != nil {
-			return err
+	o.MaxAttempts = 2
+	patient := out.destination("webhooks", effects.Idempotent)
+	patient.MaxAttempts, patient.BackoffCap = 4, time.Millisecond
+	f.run(f.worker(o, out.destination("payment", effects.Idempotent), patient))
+	for id, want := range map[uuid.UUID]int32{few: 2, more: 4} {
+		f.awaitState(id, effects.NeedsHuman)
+		if got := f.find(id).Attempts; got != want {
+			t.Errorf("%d attempts, want %d", got, want)
 		}
-		if _, err := db.Exec(ctx, "INSERT INTO consequences VALUES ($1)", e.ID); err != nil {
-			return err
-		}
-		if fails.Add(1) < 3 {
-			return errors.New("the hook fails")
-		}
-		return nil
-	}
-	f.run(f.worker(o, out.destination("payment", effects.Idempotent)))
-	f.awaitState(id, effects.Succeeded)
-	if n := f.count("SELECT count(*) FROM consequences"); n != 1 || fails.Load() != 3 || len(out.seen()) != 1 {
-		t.Errorf("%d consequences after %d runs and %d requests", n, fails.Load(), len(out.seen()))
 	}
 }

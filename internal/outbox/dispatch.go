@@ -106,7 +106,7 @@ func (d *Dispatcher) pause(ctx context.Context, wake <-chan struct{}) {
 // round dispatches one batch and says whether there may be more. An error is one of the database, which the next round
 // may not meet; what an event itself is to blame for is dealt with here.
 func (d *Dispatcher) round(ctx context.Context) (more bool, err error) {
-	ctx, cancel := postgres.Detach(context.WithoutCancel(ctx), dispatchDeadline)
+	ctx, cancel := postgres.Detach(ctx, dispatchDeadline)
 	defer cancel()
 	var seen, ready []Recorded
 	err = d.db.InTx(ctx, postgres.Unit{LockTimeout: dispatchLockTimeout}, func(ctx context.Context, tx *postgres.Tx) error {

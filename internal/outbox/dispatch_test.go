@@ -114,19 +114,17 @@ func (d *desk) dispatcher(db *postgres.DB, fanOut outbox.FanOut) *outbox.Dispatc
 	return outbox.NewDispatcher(db, fanOut, slog.New(slog.NewTextHandler(d, nil)))
 }
 
-// run runs the dispatchers until stop is called, or the test ends.
-func (d *desk) run(dispatchers ...*outbox.Dispatcher) (stop func()) {
+// run runs the dispatchers until the test ends.
+func (d *desk) run(dispatchers ...*outbox.Dispatcher) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	var all sync.WaitGroup
 	for _, one := range dispatchers {
 		all.Go(func() { one.Run(ctx) })
 	}
-	stop = sync.OnceFunc(func() {
+	d.t.Cleanup(func() {
 		cancel()
 		all.Wait()
 	})
-	d.t.Cleanup(stop)
-	return stop
 }
 
 func (d *desk) poll(what string, reached func() bool) {

@@ -3,8 +3,10 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -58,6 +60,9 @@ var fates = map[FaultKind]fate{
 	Duplicate:         {twice: true},
 	Decline:           {declines: true},
 }
+
+// FaultKinds are all of them, sorted.
+func FaultKinds() []FaultKind { return slices.Sorted(maps.Keys(fates)) }
 
 // Fault is a rule: which requests something happens to. What is empty fits every request. Of several rules that fit, the
 // first one that draws the request takes it, so that a list with counts is a script.

@@ -88,10 +88,11 @@ func TestOptions(t *testing.T) {
 	for args, want := range map[string]options{
 		"":                                {table: true},
 		"-storm":                          {storm: true},
+		"-dispatch":                       {worker: true},
 		"-growth 1000,2000":               {growth: []int{1000, 2000}},
 		"-soak 10m":                       {soak: 10 * time.Minute},
-		"-all":                            {table: true, storm: true, growth: []int{100_000, 1_000_000, 5_000_000}},
-		"-all -growth 1000":               {table: true, storm: true, growth: []int{1000}},
+		"-all":                            {table: true, storm: true, worker: true, growth: []int{100_000, 1_000_000, 5_000_000}},
+		"-all -growth 1000":               {table: true, storm: true, worker: true, growth: []int{1000}},
 		"-render a.json,b.json -svg c":    {table: true, render: []string{"a.json", "b.json"}, svg: "c"},
 		"-serve --shared-commits=1":       {table: true, serve: []string{"--shared-commits=1"}},
 		"-profile p -rounds 1 -seconds 3": {table: true, profile: "p", rounds: 1, measure: 3 * time.Second},

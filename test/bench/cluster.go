@@ -114,8 +114,8 @@ type reading struct {
 	machine  time.Duration // and of everything on the machine
 }
 
-// read takes a reading. A server of 0 is none.
-func (c *cluster) read(ctx context.Context, server int) (reading, error) {
+// read takes a reading. The server may be several processes, or none.
+func (c *cluster) read(ctx context.Context, server ...int) (reading, error) {
 	r := reading{at: time.Now()}
 	const place = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 	if err := c.admin.QueryRow(ctx, place).Scan(&r.wal); err != nil {
@@ -125,10 +125,12 @@ func (c *cluster) read(ctx context.Context, server int) (reading, error) {
 	if r.postgres, err = processorOfFamily(c.postgres.PID()); err != nil {
 		return reading{}, err
 	}
-	if server != 0 {
-		if r.server, err = processorOfFamily(server); err != nil {
+	for _, process := range server {
+		used, err := processorOfFamily(process)
+		if err != nil {
 			return reading{}, err
 		}
+		r.server += used
 	}
 	r.machine, err = processorOfMachine()
 	return r, err

@@ -54,7 +54,7 @@ func (d *database) mint(ctx context.Context, tenant string) (string, error) {
 func (d *database) close(ctx context.Context) { _ = d.db.Close(context.WithoutCancel(ctx)) }
 
 func (d *database) empty(ctx context.Context) error {
-	if _, err := d.db.Exec(ctx, "TRUNCATE idempotency_requests, orders, outbox_events CASCADE"); err != nil {
+	if _, err := d.db.Exec(ctx, "TRUNCATE idempotency_requests, orders, outbox_events, effects CASCADE"); err != nil {
 		return fmt.Errorf("empty the tables: %w", err)
 	}
 	return nil

@@ -15,6 +15,14 @@ func nothing(int64) rows       { return rows{} }
 
 // drive measures one leg of the server: warm up, settle, measure, count.
 func (s *server) drive(ctx context.Context, j load.Job, expected func(answers int64) rows) (measurement, error) {
+	nothing := func() error { return nil }
+	return s.driveBetween(ctx, j, expected, nothing, nothing)
+}
+
+// driveBetween is drive with something to read just before and after what is measured.
+func (s *server) driveBetween(
+	ctx context.Context, j load.Job, expected func(answers int64) rows, first, last func() error,
+) (measurement, error) {
 	j.Target, j.Strict = s.target(s.credential), true
 	g, err := startGenerator(ctx, j)
 	if err != nil {
@@ -32,7 +40,10 @@ func (s *server) drive(ctx context.Context, j load.Job, expected func(answers in
 		return measurement{}, err
 	}
 	profiles := s.profile(ctx)
-	before, err := s.cluster.read(ctx, s.cmd.Process.Pid)
+	if err := first(); err != nil {
+		return measurement{}, err
+	}
+	before, err := s.cluster.read(ctx, s.processes()...)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -40,8 +51,11 @@ func (s *server) drive(ctx context.Context, j load.Job, expected func(answers in
 	if err != nil {
 		return measurement{}, s.complaint(err)
 	}
-	after, err := s.cluster.read(ctx, s.cmd.Process.Pid)
+	after, err := s.cluster.read(ctx, s.processes()...)
 	if err != nil {
+		return measurement{}, err
+	}
+	if err := last(); err != nil {
 		return measurement{}, err
 	}
 	if err := profiles(); err != nil {

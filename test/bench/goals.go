@@ -53,6 +53,7 @@ var compared = []struct {
 	{"CPU per order, create c64", create64, naive64, processing, 0.16, 0.25, true},
 	{"CPU per order, create c256", create256, naive64, processing, 0, 0, true},
 	{"WAL per order, create c64", create64, naive64, wal, 0, 0, true},
+	{besideWorker, besideWorker, withoutWorker, rate, 0.8, 0, false},
 }
 
 // grown is the goal for the largest size over the smallest.
@@ -75,6 +76,8 @@ func (r *report) compare() {
 		r.divide(f, growthLeg(size), rate)
 	}
 	r.take(figure{Name: "WAL per order, create c64", Unit: "B", Goal: 2600, Least: 2800, Less: true}, r.of(create64, wal))
+	r.take(figure{Name: "events dispatched for each order, under load", Unit: "events", Goal: 1.2, Least: 1}, r.of(catchingUp, dispatchedEach))
+	r.take(figure{Name: "events that wait beside a worker", Unit: "s of orders", Goal: 1, Least: 2, Less: true}, r.of(besideWorker, behind))
 	var calm, stormy, longest []float64
 	for _, turn := range r.Storms {
 		calm, stormy = append(calm, turn.Calm.Max.Seconds()), append(stormy, turn.Stormy.Max.Seconds())

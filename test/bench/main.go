@@ -97,6 +97,9 @@ func run(ctx context.Context, opts options) (err error) {
 	if err == nil && len(opts.growth) > 0 {
 		err = s.growth(ctx)
 	}
+	if err == nil && opts.worker {
+		err = s.dispatch(ctx)
+	}
 	if err == nil && opts.soak > 0 {
 		err = s.soak(ctx)
 	}

@@ -94,7 +94,7 @@ func (n *naive) measure(ctx context.Context, clients int) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	before, err := n.cluster.read(ctx, 0)
+	before, err := n.cluster.read(ctx)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -102,7 +102,7 @@ func (n *naive) measure(ctx context.Context, clients int) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	after, err := n.cluster.read(ctx, 0)
+	after, err := n.cluster.read(ctx)
 	if err != nil {
 		return measurement{}, err
 	}

@@ -17,6 +17,7 @@ type options struct {
 	table  bool
 	growth []int // numbers of live records, ascending
 	storm  bool
+	worker bool
 	soak   time.Duration
 
 	rounds  int
@@ -48,8 +49,9 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&only, "only", "", "a pattern of the legs to measure, such as c64; ratios need both their legs")
 	flags.StringVar(&growth, "growth", "", "instead of the table: creates beside so many live records, such as "+wholeGrowth)
 	flags.BoolVar(&opts.storm, "storm", false, "instead of the table: another tenant's orders beside 256 duplicates of a held key")
+	flags.BoolVar(&opts.worker, "dispatch", false, "instead of the table: creates with and without a worker, and what it dispatches")
 	flags.DurationVar(&opts.soak, "soak", 0, "instead of the table: creates for so long, with the server's memory, such as 10m")
-	flags.BoolVar(&all, "all", false, "the table, the storm and the growth to "+wholeGrowth+": every goal in one report")
+	flags.BoolVar(&all, "all", false, "the table, the storm, the dispatch and the growth to "+wholeGrowth+": every goal in one report")
 	flags.StringVar(&opts.out, "out", "bench-out/bench.json", "where all figures go, as JSON")
 	flags.StringVar(&opts.svg, "svg", "bench-out/bench.svg", "where the picture goes; empty for none")
 	flags.StringVar(&render, "render", "", "draw these JSON files of earlier runs, separated by commas, and measure nothing")
@@ -65,7 +67,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 		opts.render = strings.Split(render, ",")
 	}
 	if all {
-		opts.table, opts.storm = true, true
+		opts.table, opts.storm, opts.worker = true, true, true
 		if growth == "" {
 			growth = wholeGrowth
 		}
@@ -74,7 +76,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	opts.only, err = regexp.Compile(only)
 	sizes, sizesErr := parseSizes(growth)
 	opts.growth = sizes
-	opts.table = opts.table || len(sizes) == 0 && !opts.storm && opts.soak == 0
+	opts.table = opts.table || len(sizes) == 0 && !opts.storm && !opts.worker && opts.soak == 0
 	if err = errors.Join(err, sizesErr, opts.check(flags.NArg(), seconds)); err != nil {
 		fmt.Fprintln(complaints, err)
 		return options{}, err

@@ -26,6 +26,9 @@ type measurement struct {
 	ServerMicros   float64 `json:"server_cpu_us,omitempty"`
 	LoadMicros     float64 `json:"load_cpu_us,omitempty"`
 	WALBytes       float64 `json:"wal_bytes"`
+	// Events that were dispatched meanwhile, and that wait at the end.
+	Dispatched int64 `json:"dispatched,omitempty"`
+	Waiting    int64 `json:"waiting,omitempty"`
 	// Strangers is the share of the machine's processors that went to processes of neither side.
 	Strangers float64 `json:"strangers"`
 }
@@ -93,6 +96,10 @@ func (r *report) rounds(leg string, of func(measurement) float64) map[int]float6
 func rate(m measurement) float64       { return m.PerSecond }
 func processing(m measurement) float64 { return m.PostgresMicros + m.ServerMicros }
 func wal(m measurement) float64        { return m.WALBytes }
+
+// dispatchedEach is how many events were dispatched for each that came in; behind is how many seconds' worth waits.
+func dispatchedEach(m measurement) float64 { return float64(m.Dispatched) / float64(max(m.Done, 1)) }
+func behind(m measurement) float64         { return float64(m.Waiting) / max(m.PerSecond, 1) }
 
 // disturbed is the share of strangers above which a run is not worth much. The kernel's own work for a leg is less.
 const disturbed = 0.10

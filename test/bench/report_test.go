@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 func TestEveryLegOfARatioIsMeasured(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for _, name := range legNames {
+	for _, name := range slices.Concat(legNames, dispatchLegs) {
 		known[name] = true
 	}
 	for _, c := range compared {

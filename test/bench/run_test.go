@@ -32,9 +32,9 @@ func TestARunInMiniature(t *testing.T) {
 	}
 	dir := t.TempDir()
 	err := run(t.Context(), options{
-		table: true, storm: true, growth: []int{1000, 2000}, soak: 2 * time.Second,
+		table: true, storm: true, worker: true, growth: []int{1000, 2000}, soak: 2 * time.Second,
 		rounds: 1, measure: time.Second, warmup: 200 * time.Millisecond,
-		only: regexp.MustCompile(`create c16|without RLS|replay db|static|beside`),
+		only: regexp.MustCompile(`create c16|without RLS|replay db|static|beside|catching`),
 		out:  filepath.Join(dir, "all.json"), svg: filepath.Join(dir, "all.svg"), profile: filepath.Join(dir, "profiles"),
 	})
 	if err != nil {

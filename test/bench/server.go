@@ -20,8 +20,9 @@ type server struct {
 	*database
 	stage   *stage
 	name    string
-	address string // host:port
-	debug   string // base URL of its profiles; empty where it was not asked for them
+	address string  // host:port
+	debug   string  // base URL of its profiles; empty where it was not asked for them
+	beside  *server // a worker that is measured with it; nil for none
 
 	cmd   *exec.Cmd
 	log   string
@@ -44,10 +45,30 @@ func (s *stage) serve(ctx context.Context, d *database, name string, args ...str
 	v := &server{
 		database: d, stage: s, name: name, log: filepath.Join(s.cluster.dir, name+".log"), ended: make(chan struct{}),
 	}
-	if err := v.start(ctx, append(s.arguments(), args...)); err != nil {
+	arguments := append([]string{"serve", "--listen", "127.0.0.1:0"}, s.arguments()...)
+	if err := v.start(ctx, append(arguments, args...)); err != nil {
 		return nil, errors.Join(err, v.stop())
 	}
 	return v, nil
+}
+
+// work starts a worker.
+func (s *stage) work(ctx context.Context, d *database, name string) (*server, error) {
+	v := &server{
+		database: d, stage: s, name: name, log: filepath.Join(s.cluster.dir, name+".log"), ended: make(chan struct{}),
+	}
+	if err := v.start(ctx, []string{"worker"}); err != nil {
+		return nil, errors.Join(err, v.stop())
+	}
+	return v, nil
+}
+
+// processes are those whose processor time is the server's.
+func (s *server) processes() []int {
+	if s.beside == nil {
+		return []int{s.cmd.Process.Pid}
+	}
+	return []int{s.cmd.Process.Pid, s.beside.cmd.Process.Pid}
 }
 
 // output runs a command to its end and returns what it printed.
@@ -79,9 +100,10 @@ func (s *server) start(ctx context.Context, args []string) error {
 	}
 	defer log.Close()
 	note := filepath.Join(s.cluster.dir, s.name+".ready.json")
-	s.cmd = command(ctx, s.binary, append([]string{
-		"serve", "--database-url", s.url, "--listen", "127.0.0.1:0", "--ready-file", note,
-	}, args...)...)
+	if err := os.Remove(note); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier one of this name
+		return err
+	}
+	s.cmd = command(ctx, s.binary, append(args, "--database-url", s.url, "--ready-file", note)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
@@ -110,6 +132,9 @@ func (s *server) start(ctx context.Context, args []string) error {
 		text, err := os.ReadFile(note)
 		if err != nil || json.Unmarshal(text, &ready) != nil {
 			continue // not there yet, or not whole
+		}
+		if ready.BaseURL == "" { // a worker, which nobody asks
+			return nil
 		}
 		target, err := load.ParseTarget(ready.BaseURL, "")
 		if err != nil {

@@ -45,6 +45,7 @@ func newTable(b *strings.Builder) (row func(name string, cells ...string), end f
 
 func (r *report) legTable(b *strings.Builder) {
 	names := slices.Clone(legNames)
+	names = append(names, dispatchLegs...)
 	for _, size := range r.Growth {
 		names = append(names, growthLeg(size))
 	}

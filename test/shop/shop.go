@@ -44,6 +44,12 @@ func Killable(tb testing.TB, restart bool) *localpg.Server {
 	return postgrestest.Start(tb, localpg.Options{Restart: restart, Settings: map[string]string{"fsync": "off"}})
 }
 
+// OpenOnURL opens a shop on a migrated database.
+func OpenOnURL(tb testing.TB, url string) *Shop {
+	tb.Helper()
+	return open(tb, url)
+}
+
 func open(tb testing.TB, database string) *Shop {
 	tb.Helper()
 	s := &Shop{URL: database}

@@ -58,9 +58,16 @@ func (a Answer) OrderID() string {
 
 // Do sends one request. An error is an answer that did not arrive whole.
 func (c *Client) Do(ctx context.Context, method, path, body string, header http.Header) (Answer, error) {
+	return c.do(ctx, method, path, "", body, header)
+}
+
+func (c *Client) do(ctx context.Context, method, path, query, body string, header http.Header) (Answer, error) {
 	target, err := url.JoinPath(c.BaseURL, path)
 	if err != nil {
 		return Answer{}, err
+	}
+	if query != "" {
+		target += "?" + query
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	if err != nil {
@@ -78,6 +85,11 @@ func (c *Client) Do(ctx context.Context, method, path, body string, header http.
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	return Answer{Status: response.StatusCode, Header: response.Header, Body: string(text)}, err
+}
+
+// Query asks for a page with parameters, such as "limit=3".
+func (c *Client) Query(ctx context.Context, path, query string) (Answer, error) {
+	return c.do(ctx, http.MethodGet, path, query, "", nil)
 }
 
 // TryPlace sends an order that may get no answer.
