@@ -125,29 +125,6 @@ func TestNoTransactionIsOpenDuringACall(t *testing.T) {
 	}
 }
 
-// One that others run may be away for longer than one of our own.
-func TestDestinationMayHaveMoreAttempts(t *testing.T) {
-	t.Parallel()
-	f, out := setup(t), newOutside(t)
-	out.before = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
-		w.Header().Set("Retry-After", "0")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return false
-	}
-	few, more := f.add(plan{}), f.add(plan{destination: "webhooks"})
-	o := f.options()
-	o.MaxAttempts = 2
-	patient := out.destination("webhooks", effects.Idempotent)
-	patient.MaxAttempts, patient.BackoffCap = 4, time.Millisecond
-	f.run(f.worker(o, out.destination("payment", effects.Idempotent), patient))
-	for id, want := range map[uuid.UUID]int32{few: 2, more: 4} {
-		f.awaitState(id, effects.NeedsHuman)
-		if got := f.find(id).Attempts; got != want {
-			t.Errorf("%d attempts, want %d", got, want)
-		}
-	}
-}
-
 // Case 36. Twelve workers try what cannot succeed as often as one would: once for each backoff, and no more in all than
 // it may be tried.
 func TestTwelveWorkersMakeOneAttemptPerBackoff(t *testing.T) {
@@ -261,3 +238,26 @@ func TestForgottenKeyIsNeverSentAgain(t *testing.T) {
 
 // 100 changes of each of three orders, eight workers: at the destination each order's versions only ever grow, and none
 // is left out.
+
+// One that others run may be away for longer than one of our own.
+func TestDestinationMayHaveMoreAttempts(t *testing.T) {
+	t.Parallel()
+	f, out := setup(t), newOutside(t)
+	out.before = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	}
+	few, more := f.add(plan{}), f.add(plan{destination: "webhooks"})
+	o := f.options()
+	o.MaxAttempts = 2
+	patient := out.destination("webhooks", effects.Idempotent)
+	patient.MaxAttempts, patient.BackoffCap = 4, time.Millisecond
+	f.run(f.worker(o, out.destination("payment", effects.Idempotent), patient))
+	for id, want := range map[uuid.UUID]int32{few: 2, more: 4} {
+		f.awaitState(id, effects.NeedsHuman)
+		if got := f.find(id).Attempts; got != want {
+			t.Errorf("%d attempts, want %d", got, want)
+		}
+	}
+}
