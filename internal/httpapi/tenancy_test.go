@@ -107,7 +107,7 @@ func (w *world) namings() map[string]naming {
 		"getIdempotencyKey": {func(key string, stranger option) answer {
 			return w.get("/idempotency-keys/"+key+"?operation=createOrder", stranger)
 		}, key, freshKey, 200},
-		"createOrder, key": {func(key string, stranger option) answer { return w.place(key, order(), stranger) }, key, freshKey, 201},
+		"createOrder, key": {func(key string, stranger option) answer { return w.place(key, order(), stranger) }, key, uuid.NewString, 201},
 		"createOrder, checkout": {func(c string, stranger option) answer {
 			return w.place(freshKey(), order(set("checkout_id", c)), stranger)
 		}, "their-checkout", word, 201},

@@ -25,11 +25,11 @@ func (f *fixture) watched() (told map[*postgres.Kind]int) {
 // Whoever waits for rows of a kind is told once they can be read, and of nothing that was not kept.
 func TestWatcherIsToldOfCommits(t *testing.T) {
 	t.Parallel()
-	eachPath(t, func(t *testing.T, f *fixture, unit postgres.Unit) {
+	eachPath(t, func(_ *testing.T, f *fixture, unit postgres.Unit) {
 		told := f.watched()
 		f.mustTx(unit, stage(late, "z1", "z2"))
 		if told[early] != 0 || told[late] != 1 {
-			t.Errorf("after one commit of two rows: early %d, late %d", told[early], told[late])
+			f.t.Errorf("after one commit of two rows: early %d, late %d", told[early], told[late])
 		}
 		broken := errors.New("broken")
 		for name, work := range map[string]work{
@@ -47,11 +47,11 @@ func TestWatcherIsToldOfCommits(t *testing.T) {
 			"of another kind": stage(middle, "m"),
 		} {
 			if err := f.inTx(unit, work); (err != nil) != (name == "refused" || name == "failed") {
-				t.Errorf("%s: %v", name, err)
+				f.t.Errorf("%s: %v", name, err)
 			}
 		}
 		if told[early] != 0 || told[late] != 1 {
-			t.Errorf("without a row that was kept: early %d, late %d", told[early], told[late])
+			f.t.Errorf("without a row that was kept: early %d, late %d", told[early], told[late])
 		}
 		f.mustTx(unit, func(ctx context.Context, tx *postgres.Tx) error {
 			_, err := tx.Offer(ctx, early, thing("offered"))
@@ -59,7 +59,7 @@ func TestWatcherIsToldOfCommits(t *testing.T) {
 			return err
 		})
 		if told[early] != 1 || told[late] != 2 {
-			t.Errorf("after an offer and a row written otherwise: early %d, late %d", told[early], told[late])
+			f.t.Errorf("after an offer and a row written otherwise: early %d, late %d", told[early], told[late])
 		}
 	})
 }

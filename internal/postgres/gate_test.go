@@ -13,7 +13,7 @@ import (
 // to come back within the bound for a connection.
 func TestTenantCannotTakeMoreThanItsShare(t *testing.T) {
 	t.Parallel()
-	f := setupWith(t, func(c *postgres.Config) { c.MaxConns, c.TenantShare, c.Acquire = 4, 2, 5*brief })
+	f := setupWith(t, func(c *postgres.Config) { c.MaxConns, c.TenantShare, c.Acquire = 4, 2, 20*brief })
 	flooding, other := uuid.New(), uuid.New()
 	release := []func(){f.under(postgres.Unit{Tenant: flooding}), f.under(postgres.Unit{Tenant: flooding})}
 	for path, unit := range map[string]postgres.Unit{"staged": {}, "open": {Open: true}} {

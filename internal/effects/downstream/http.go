@@ -147,7 +147,7 @@ func (s *service) send(ctx context.Context, e effects.Effect) effects.Result {
 	request.ContentLength, request.GetBody = int64(len(e.Request)), nil
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", e.Key.String())
-	a, sent, err := s.exchange(request, e)
+	a, sent, err := s.exchange(ctx, request, e)
 	switch {
 	case err == nil:
 		return a.verdict()
@@ -167,7 +167,7 @@ type answer struct {
 
 // exchange sends the request once and reads its answer. With an error, sent says whether a byte may have left; where it
 // is false none has, and none will.
-func (s *service) exchange(request *http.Request, e effects.Effect) (a answer, sent bool, err error) {
+func (s *service) exchange(ctx context.Context, request *http.Request, e effects.Effect) (a answer, sent bool, err error) {
 	// The headers go before the body, and a request whose headers have not left whole executes nothing. The transport
 	// waits for its own writing before it returns an error, but not when the time is up: a request that has a connection
 	// by then may still leave.
@@ -176,20 +176,20 @@ func (s *service) exchange(request *http.Request, e effects.Effect) (a answer, s
 		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
 		WroteHeaders: func() { wrote.Store(true) },
 	}
-	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
+	request = request.WithContext(httptrace.WithClientTrace(ctx, trace))
 	request.Header.Set("User-Agent", "OrderOnce")
 	request.Header.Set("Accept", "application/json, application/problem+json")
 	if s.Authorization != "" {
 		request.Header.Set("Authorization", s.Authorization)
 	}
-	if own := telemetry.Traceparent(request.Context()); own != "" { // of this call; its span links to the request's
+	if own := telemetry.Traceparent(ctx); own != "" { // of this call; its span links to the request's
 		request.Header.Set("Traceparent", own)
 	} else if e.Traceparent != nil {
 		request.Header.Set("Traceparent", *e.Traceparent)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return answer{}, wrote.Load() || connected.Load() && request.Context().Err() != nil, err
+		return answer{}, wrote.Load() || connected.Load() && ctx.Err() != nil, err
 	}
 	defer response.Body.Close()
 	a = answer{status: response.StatusCode, header: response.Header}

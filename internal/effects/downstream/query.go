@@ -104,7 +104,7 @@ func (s *service) ask(ctx context.Context, e effects.Effect, path string) (answe
 	if err != nil {
 		return answer{}, effects.Result{Verdict: effects.Impossible, Detail: "the request cannot be made: " + err.Error()}
 	}
-	a, _, err := s.exchange(request, e)
+	a, _, err := s.exchange(ctx, request, e)
 	if err != nil {
 		return a, effects.Result{Verdict: effects.Ambiguous, Status: a.status, Detail: detail("no answer: ", err)}
 	}
