@@ -803,7 +803,10 @@ export interface components {
             /** @description The checkout this order completes. A tenant has one order per checkout for ever. */
             checkout_id?: components["schemas"]["ClientId"];
             customer_id: components["schemas"]["ClientId"];
-            /** @description ISO 4217 code of an active currency. */
+            /**
+             * @description ISO 4217 code of an active currency.
+             * @example EUR
+             */
             currency: string;
             items: components["schemas"]["OrderItem"][];
             shipping_address_id: components["schemas"]["ClientId"];

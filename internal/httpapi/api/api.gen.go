@@ -2672,6 +2672,8 @@ type ImportOrder struct {
 	CouponCode *string `json:"coupon_code,omitempty"`
 
 	// Currency ISO 4217 code of an active currency.
+	//
+	// Example: EUR
 	Currency string `json:"currency"`
 
 	// CustomerId An id that the caller owns, such as a UUID or `cart-8731`. Compared as given.

@@ -47,7 +47,7 @@ func nameOf(ref *openapi3.SchemaRef) string {
 }
 
 // depth is how far members of members are listed. A schema that is in itself has no end.
-const depth = 4
+const depth = 7
 
 // rowsOf lists the members of an object, and below each its own.
 func rowsOf(ref *openapi3.SchemaRef) []row { return membersOf("", ref, depth) }
