@@ -12,6 +12,9 @@ FUZZTIME ?= 10s
 RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./internal/identity/... ./internal/httpapi/... \
 	./internal/telemetry
 
+# Long walks, one request after the other: once is enough.
+SEQUENTIAL := -skip='^(TestMatrixOfOperationsAndCallers|TestSnippetsWork)'
+
 # What must hold with shared commits and without: `make test` tries the protocol both ways.
 PROTOCOL := ./internal/idempotency ./internal/httpapi
 
@@ -32,7 +35,7 @@ fmt: ## Formats the Go code
 
 test: postgres ## Runs the tests; PKG=./internal/orders/... narrows them, ARGS="-run TestPlace -v" too
 	go test -timeout=15m $(ARGS) $(PKG)
-	$(if $(filter ./...,$(PKG)),ORDERONCE_TEST_ALONE=1 go test -timeout=15m $(ARGS) $(PROTOCOL))
+	$(if $(filter ./...,$(PKG)),ORDERONCE_TEST_ALONE=1 go test -timeout=15m $(SEQUENTIAL) $(ARGS) $(PROTOCOL))
 
 test-clients: postgres ## Runs the Go client's tests: a module of its own, which ./... does not reach; ARGS="-race" too
 	cd clients/go && CGO_ENABLED=$(if $(filter -race,$(ARGS)),1,0) go test -timeout=15m $(ARGS) ./...
@@ -72,5 +75,5 @@ postgres: ## Installs a PostgreSQL where there is none
 	@scripts/postgres.sh
 
 check: lint rules vuln check-gen test ## All that must hold before a commit lands; what .ci/run runs
-	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS=
+	@$(MAKE) --no-print-directory test-race PKG="$(RACED)" ARGS="$(SEQUENTIAL)"
 	@$(MAKE) --no-print-directory clients
