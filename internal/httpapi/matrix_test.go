@@ -65,11 +65,8 @@ func (m *matrix) stage(o *operation) (address, body string) {
 	for name, value := range values {
 		address = strings.ReplaceAll(address, name, value)
 	}
-	switch o.id {
-	case "getIdempotencyKey":
+	if o.id == "getIdempotencyKey" {
 		address += "?operation=createOrder"
-	case "listEffects":
-		address += "?state=unknown"
 	}
 	if o.body != nil {
 		var members map[string]any

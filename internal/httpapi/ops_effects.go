@@ -19,8 +19,11 @@ const effectResource = "effect"
 func (s *Server) ListEffects(ctx context.Context, request api.ListEffectsRequestObject) (api.ListEffectsResponseObject, error) {
 	params := request.Params
 	filter := effects.Filter{Tenant: given(params.TenantId), Order: given(params.OrderId)}
-	if params.State != nil {
+	switch {
+	case params.State != nil:
 		filter.State = effects.State(*params.State)
+	case params.TenantId == nil:
+		filter.State = effects.NeedsHuman
 	}
 	if params.Destination != nil {
 		filter.Destination = *params.Destination

@@ -2503,9 +2503,13 @@ type CreateWebhook struct {
 	EventTypes *[]EventType `json:"event_types,omitempty"`
 
 	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	//
+	// Example: shop-events
 	Name WebhookName `json:"name"`
 
 	// Url Where events are sent to. It begins with `https://` and leads to the public internet.
+	//
+	// Example: https://hooks.example.com/orders
 	Url string `json:"url"`
 }
 
@@ -2582,6 +2586,9 @@ type EffectEvidence struct {
 
 	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	//
+	//
+	// Example: retry_now
 	Move *EffectMove `json:"move,omitempty"`
 
 	// Owner The worker.
@@ -2600,6 +2607,8 @@ type EffectEvidence struct {
 
 // EffectMove `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 // pause of one that waits; `take_over` lets a person decide on one that is unknown.
+//
+// Example: retry_now
 type EffectMove string
 
 // EffectPage defines model for EffectPage.
@@ -4560,6 +4569,9 @@ type ResolveEffect struct {
 
 	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	//
+	//
+	// Example: retry_now
 	Move EffectMove `json:"move"`
 
 	// Reason Why, for the audit log. No secrets.
@@ -4723,6 +4735,8 @@ type Webhook struct {
 	Id           openapi_types.UUID `json:"id"`
 
 	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	//
+	// Example: shop-events
 	Name WebhookName `json:"name"`
 
 	// Secret What deliveries are signed with, `whsec_…`. In the answer to the request that made it; a replay has none.
@@ -4739,6 +4753,8 @@ type WebhookConflictProblem struct {
 }
 
 // WebhookName A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+//
+// Example: shop-events
 type WebhookName = string
 
 // WebhookPage defines model for WebhookPage.
@@ -7556,7 +7572,8 @@ type ClientInterface interface {
 
 	// ListEffects List calls to the outside, newest first
 	//
-	// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+	// Without `tenant_id` it lists what is in doubt, of all tenants: what needs a person, or what is `unknown` where `state`
+	// says so. `order_id` needs a tenant, and so does any other state.
 	//
 	// Corresponds with GET /ops/effects (the `ListEffects` operationId).
 	ListEffects(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8123,7 +8140,8 @@ func (c *Client) ListAuditLog(ctx context.Context, params *ListAuditLogParams, r
 
 // ListEffects List calls to the outside, newest first
 //
-// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+// Without `tenant_id` it lists what is in doubt, of all tenants: what needs a person, or what is `unknown` where `state`
+// says so. `order_id` needs a tenant, and so does any other state.
 //
 // Corresponds with GET /ops/effects (the `ListEffects` operationId).
 func (c *Client) ListEffects(ctx context.Context, params *ListEffectsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11746,7 +11764,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListEffectsWithResponse List calls to the outside, newest first
 	//
-	// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+	// Without `tenant_id` it lists what is in doubt, of all tenants: what needs a person, or what is `unknown` where `state`
+	// says so. `order_id` needs a tenant, and so does any other state.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17349,7 +17368,8 @@ func (c *ClientWithResponses) ListAuditLogWithResponse(ctx context.Context, para
 
 // ListEffectsWithResponse List calls to the outside, newest first
 //
-// Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+// Without `tenant_id` it lists what is in doubt, of all tenants: what needs a person, or what is `unknown` where `state`
+// says so. `order_id` needs a tenant, and so does any other state.
 //
 // Returns a wrapper object for the known response body format(s).
 //

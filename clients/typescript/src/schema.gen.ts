@@ -541,7 +541,8 @@ export interface paths {
         };
         /**
          * List calls to the outside, newest first
-         * @description Without `tenant_id` it lists what is in doubt: `state` must then be `unknown` or `needs_human`, and `order_id` absent.
+         * @description Without `tenant_id` it lists what is in doubt, of all tenants: what needs a person, or what is `unknown` where `state`
+         *     says so. `order_id` needs a tenant, and so does any other state.
          */
         get: operations["listEffects"];
         put?: never;
@@ -1004,13 +1005,19 @@ export interface components {
         KeyName: string;
         /** @enum {string} */
         Scope: "orders:create" | "orders:read" | "orders:cancel" | "imports:create" | "webhooks:read" | "webhooks:write" | "ops:read" | "ops:write";
-        /** @description A name for the webhook. The tenant's webhooks never share one, disabled ones included. */
+        /**
+         * @description A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+         * @example shop-events
+         */
         WebhookName: string;
         /** @enum {string} */
         EventType: "orderonce.order.created.v1" | "orderonce.order.confirmed.v1" | "orderonce.order.rejected.v1" | "orderonce.order.cancelled.v1";
         CreateWebhook: {
             name: components["schemas"]["WebhookName"];
-            /** @description Where events are sent to. It begins with `https://` and leads to the public internet. */
+            /**
+             * @description Where events are sent to. It begins with `https://` and leads to the public internet.
+             * @example https://hooks.example.com/orders
+             */
             url: string;
             /** @description Only events of these types. Without it, or empty, all, those to come too. */
             event_types?: components["schemas"]["EventType"][];
@@ -1204,6 +1211,7 @@ export interface components {
         /**
          * @description `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
          *     pause of one that waits; `take_over` lets a person decide on one that is unknown.
+         * @example retry_now
          * @enum {string}
          */
         EffectMove: "succeed" | "fail" | "resend" | "retry_now" | "take_over";

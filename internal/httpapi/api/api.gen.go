@@ -2502,9 +2502,13 @@ type CreateWebhook struct {
 	EventTypes *[]EventType `json:"event_types,omitempty"`
 
 	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	//
+	// Example: shop-events
 	Name WebhookName `json:"name"`
 
 	// Url Where events are sent to. It begins with `https://` and leads to the public internet.
+	//
+	// Example: https://hooks.example.com/orders
 	Url string `json:"url"`
 }
 
@@ -2581,6 +2585,9 @@ type EffectEvidence struct {
 
 	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	//
+	//
+	// Example: retry_now
 	Move *EffectMove `json:"move,omitempty"`
 
 	// Owner The worker.
@@ -2599,6 +2606,8 @@ type EffectEvidence struct {
 
 // EffectMove `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 // pause of one that waits; `take_over` lets a person decide on one that is unknown.
+//
+// Example: retry_now
 type EffectMove string
 
 // EffectPage defines model for EffectPage.
@@ -4559,6 +4568,9 @@ type ResolveEffect struct {
 
 	// Move `succeed` and `fail` say what became of a call that needs a person, `resend` sends it once more; `retry_now` ends the
 	// pause of one that waits; `take_over` lets a person decide on one that is unknown.
+	//
+	//
+	// Example: retry_now
 	Move EffectMove `json:"move"`
 
 	// Reason Why, for the audit log. No secrets.
@@ -4722,6 +4734,8 @@ type Webhook struct {
 	Id           openapi_types.UUID `json:"id"`
 
 	// Name A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+	//
+	// Example: shop-events
 	Name WebhookName `json:"name"`
 
 	// Secret What deliveries are signed with, `whsec_…`. In the answer to the request that made it; a replay has none.
@@ -4738,6 +4752,8 @@ type WebhookConflictProblem struct {
 }
 
 // WebhookName A name for the webhook. The tenant's webhooks never share one, disabled ones included.
+//
+// Example: shop-events
 type WebhookName = string
 
 // WebhookPage defines model for WebhookPage.
