@@ -88,5 +88,5 @@ FROM (
 -- The operators' look over all tenants.
 -- @sqlc-vet-disable names-tenant
 SELECT tenant_id, id, aggregate_type, aggregate_id, version, type, occurred_at
-FROM outbox_events WHERE dispatched_at IS NULL
+FROM outbox_events WHERE dispatched_at IS NULL AND occurred_at <= now()
 ORDER BY aggregate_id, version LIMIT sqlc.arg(most);

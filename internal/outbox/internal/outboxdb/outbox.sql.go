@@ -128,7 +128,7 @@ func (q *Queries) ListEventsBetween(ctx context.Context, db DBTX, arg ListEvents
 
 const listOldestUndispatched = `-- name: ListOldestUndispatched :many
 SELECT tenant_id, id, aggregate_type, aggregate_id, version, type, occurred_at
-FROM outbox_events WHERE dispatched_at IS NULL
+FROM outbox_events WHERE dispatched_at IS NULL AND occurred_at <= now()
 ORDER BY aggregate_id, version LIMIT $1
 `
 
