@@ -51,7 +51,7 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 		if o.scope != "" {
 			check(o.id+" of a stranger", w.ask(o, address, as("x")), 401, "no-store")
 		}
-		if o.body != nil {
+		if o.body != nil && o.rows == nil { // rows have a bound of their own
 			large := w.send(o.route.Method, address, strings.NewReader(order(set("metadata", strings.Repeat("x", 2000)))),
 				as(w.tokenFor(o)), with("Content-Type", "application/json"), with(keyHeader, freshKey()))
 			check(o.id+" with a large body", large, 413, "no-store")

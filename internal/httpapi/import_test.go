@@ -117,8 +117,9 @@ func (w *world) results(id, filter string) (all []api.TaskResult) {
 func (w *world) failedTask() string {
 	w.t.Helper()
 	task := wantAccepted(w.t, w.importOrders(freshKey(), importOf(row("mine-"+freshKey()))))
+	// A worker of the test may have it already.
 	w.exec(fmt.Sprintf(`UPDATE tasks SET state = 'failed', reason = 'stalled', retryable = true, due_at = NULL, ended_at = now(),
-		result_expires_at = now() + interval '1 hour' WHERE id = '%s'`, task.Id))
+		owner = NULL, attempt_token = attempt_token + 1, result_expires_at = now() + interval '1 hour' WHERE id = '%s'`, task.Id))
 	return task.Id.String()
 }
 
