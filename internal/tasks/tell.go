@@ -31,7 +31,10 @@ const measured = 5000
 // Measure tells the metrics how many tasks have not ended, and how old the oldest of them is. A state without one is told
 // as 0. db is of the Worker role.
 func Measure(ctx context.Context, db *postgres.DB) error {
-	counts := map[State]int64{Processing: 0, OutcomeUnknown: 0}
+	counts := map[State]int64{}
+	for _, state := range []State{Processing, OutcomeUnknown} {
+		counts[state] = 0
+	}
 	var oldest float64
 	err := db.Read(ctx, uuid.Nil, func(ctx context.Context, reads postgres.DBTX) error {
 		rows, err := queries.MeasureTasks(ctx, reads, measured)
