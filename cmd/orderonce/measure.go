@@ -13,6 +13,7 @@ import (
 	"orderonce/internal/effects"
 	"orderonce/internal/httpapi"
 	"orderonce/internal/outbox"
+	"orderonce/internal/tasks"
 	"orderonce/internal/telemetry"
 )
 
@@ -55,7 +56,7 @@ func (a *app) tellFollowers(modules httpapi.Modules) error {
 
 // behind looks at what waits behind the outbox. A server tells it too: where no worker runs, nobody else would.
 func (a *app) behind(ctx context.Context) error {
-	return errors.Join(outbox.Measure(ctx, a.workers), effects.Measure(ctx, a.workers, nil))
+	return errors.Join(outbox.Measure(ctx, a.workers), effects.Measure(ctx, a.workers, nil), tasks.Measure(ctx, a.workers))
 }
 
 // measureEvery is the mean pause between two looks at what only the database knows. Whoever asks for metrics gets what

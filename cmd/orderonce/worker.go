@@ -105,7 +105,7 @@ func newBackground(ctx context.Context, c config, log *slog.Logger, tells *telem
 		db.Close()
 		return nil, err
 	}
-	b := &background{db: db, destinations: open}
+	b := &background{db: db, destinations: open, log: log}
 	b.worker, err = effects.NewWorker(db, open.all, effects.Options{
 		Owner: owner, Lease: c.Effects.Lease, Finish: finishBound, Stop: c.StopTimeout,
 		MaxAttempts: c.Effects.Attempts, Ended: orders.Follow, Log: log,
@@ -141,7 +141,7 @@ func (b *background) run(ctx context.Context) {
 	all.Go(func() { b.results.Run(ctx) })
 	all.Go(func() {
 		measure(ctx, b.log, b.db.Telemetry(), func(ctx context.Context) error {
-			return errors.Join(outbox.Measure(ctx, b.db), effects.Measure(ctx, b.db, b.destinations.all))
+			return errors.Join(outbox.Measure(ctx, b.db), effects.Measure(ctx, b.db, b.destinations.all), tasks.Measure(ctx, b.db))
 		})
 	})
 	for _, sweep := range b.pruning {

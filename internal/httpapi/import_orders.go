@@ -17,8 +17,8 @@ func (s *Server) ImportOrders(ctx context.Context, _ api.ImportOrdersRequestObje
 		Scope:     c.operation.policy.Scope(c.principal.Tenant, c.principal.ID, c.operation.id, c.key),
 		Principal: c.principal.ID,
 	}
-	return s.once(ctx, rebuilt(s, ownTask, s.importing), func(_ context.Context, tx *postgres.Tx) (reply, error) {
-		task, err := imports.Accept(tx, acceptance, c.input)
+	return s.once(ctx, rebuilt(s, ownTask, s.importing), func(ctx context.Context, tx *postgres.Tx) (reply, error) {
+		task, err := imports.Accept(ctx, tx, acceptance, c.input)
 		return s.importing(task), err
 	})
 }

@@ -38,10 +38,10 @@ type options struct {
 }
 
 // Accept writes the task and its input into the unit that stores the promise.
-func Accept(tx *postgres.Tx, a tasks.Acceptance, input *Input) (tasks.Task, error) {
+func Accept(ctx context.Context, tx *postgres.Tx, a tasks.Acceptance, input *Input) (tasks.Task, error) {
 	a.Total = input.rows
 	a.Options = options{input.ReserveInventory, int32(len(input.chunks))} //nolint:gosec // one for each hundred rows
-	task, err := tasks.Accept(tx, a)
+	task, err := tasks.Accept(ctx, tx, a)
 	if err != nil {
 		return tasks.Task{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"orderonce/internal/idempotency"
 	"orderonce/internal/postgres"
 	"orderonce/internal/tasks/internal/tasksdb"
+	"orderonce/internal/telemetry"
 )
 
 // Acceptance is a promise to do the work of an operation.
@@ -23,7 +24,7 @@ type Acceptance struct {
 
 // Accept writes the task into the unit that stores the promise, so that a key has one task for ever. It may be taken from
 // the commit on. The operation stages its input in the same unit, behind it.
-func Accept(tx *postgres.Tx, a Acceptance) (Task, error) {
+func Accept(ctx context.Context, tx *postgres.Tx, a Acceptance) (Task, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Task{}, fmt.Errorf("task id: %w", err)
@@ -38,16 +39,23 @@ func Accept(tx *postgres.Tx, a Acceptance) (Task, error) {
 		State: Processing, Progress: Progress{Total: a.Total}, CreatedAt: now, UpdatedAt: now,
 		record: record{a.Scope.Principal, a.Scope.Key},
 	}
-	tx.Stage(taskKind, accepted{task})
+	tx.Stage(taskKind, accepted{task, telemetry.Traceparent(ctx)})
 	return task, nil
 }
 
-type accepted struct{ Task }
+type accepted struct {
+	Task
+	traceparent string
+}
 
 func (a accepted) Write(ctx context.Context, db postgres.DBTX) error {
-	return queries.InsertTask(ctx, db, tasksdb.InsertTaskParams{
+	params := tasksdb.InsertTaskParams{
 		TenantID: a.Tenant, ID: a.ID, Operation: a.Operation, PrincipalID: a.Principal,
 		KeyPrincipalID: a.record.principal, IdempotencyKey: string(a.record.key), Options: a.Options,
 		Total: a.Progress.Total, CreatedAt: a.CreatedAt,
-	})
+	}
+	if a.traceparent != "" {
+		params.Traceparent = &a.traceparent
+	}
+	return queries.InsertTask(ctx, db, params)
 }

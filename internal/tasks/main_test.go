@@ -110,8 +110,8 @@ func (f *fixture) request(tenant uuid.UUID) idempotency.Request {
 func (f *fixture) accept(request idempotency.Request, steps int32) (tasks.Task, idempotency.Outcome) {
 	f.t.Helper()
 	var task tasks.Task
-	outcome, err := f.keys.Do(f.t.Context(), request, func(_ context.Context, tx *postgres.Tx) (answer idempotency.Answer, err error) {
-		task, err = tasks.Accept(tx, tasks.Acceptance{Scope: request.Scope, Principal: request.Scope.Principal, Total: steps})
+	outcome, err := f.keys.Do(f.t.Context(), request, func(ctx context.Context, tx *postgres.Tx) (answer idempotency.Answer, err error) {
+		task, err = tasks.Accept(ctx, tx, tasks.Acceptance{Scope: request.Scope, Principal: request.Scope.Principal, Total: steps})
 		return idempotency.Answer{
 			Status: 202, Body: []byte(task.ID.String()), Promise: true,
 			Resource: &idempotency.Resource{Type: "task", ID: task.ID},

@@ -91,6 +91,9 @@ func (h *hand) compareAndSwap(ctx context.Context, seen tasksdb.ListDueTasksRow)
 			Lease: kind.Policy.Task.Lease,
 		})
 		owned.Task = taken(row)
+		if row.Traceparent != nil {
+			owned.traceparent = *row.Traceparent
+		}
 		return err
 	})
 	switch {
@@ -98,6 +101,9 @@ func (h *hand) compareAndSwap(ctx context.Context, seen tasksdb.ListDueTasksRow)
 		return nil, nil //nolint:nilnil // the next look will tell
 	case err != nil: // an unknown COMMIT among them: a task that was taken for nothing has a lease that ends
 		return nil, fmt.Errorf("take a task: %w", err)
+	}
+	if owned.Takeovers > seen.Takeovers {
+		h.db.Telemetry().LeaseTaken(ctx)
 	}
 	if owned.Takeovers > 0 {
 		h.log.InfoContext(ctx, "took a task over", owned.attributes()...)

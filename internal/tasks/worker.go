@@ -87,7 +87,9 @@ func (w *Worker) Run(ctx context.Context) {
 // work does step after step until the task ends, waits, or is not ours any more. The end of stop ends it between two
 // steps.
 func (w *Worker) work(stop context.Context, owned *Owned) {
-	ctx := owned.begin(context.WithoutCancel(stop))
+	ctx, span := owned.attempt(context.WithoutCancel(stop))
+	defer span.End()
+	ctx = owned.begin(ctx)
 	defer owned.hold.end()
 	owned.hold.beat(ctx, owned)
 	faultpoint.Hit(faultpoint.TaskTaken)

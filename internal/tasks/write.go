@@ -26,6 +26,8 @@ type Owned struct {
 	worker *Worker
 	taken  time.Time // on the monotonic clock
 	hold   *hold
+
+	traceparent string // of the request that asked for it; empty where its trace was not kept
 }
 
 // Read runs queries on the task's tenant. What they find may be old by the time of a Write, which is where it counts.
@@ -102,6 +104,7 @@ func (f fence) Write(ctx context.Context, db postgres.DBTX) error {
 // fenced leaves a note for operators. It is no write of the task: it says that there was to be one.
 func (o *Owned) fenced(ctx context.Context) {
 	o.worker.fencedWrites.Add(1)
+	o.worker.db.Telemetry().FencedWrite(ctx, o.Token)
 	o.worker.log.WarnContext(ctx, "a write came too late and was fenced", o.attributes()...)
 	ctx, cancel := postgres.Detach(context.WithoutCancel(ctx), lockTimeout)
 	defer cancel()

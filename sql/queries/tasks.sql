@@ -47,10 +47,10 @@ WITH RECURSIVE unfinished AS (
     FROM unfinished u
     WHERE u.tenant_id IS NOT NULL
 )
-SELECT d.tenant_id, d.id, d.operation, d.attempt_token
+SELECT d.tenant_id, d.id, d.operation, d.attempt_token, d.takeovers
 FROM unfinished u
 CROSS JOIN LATERAL (
-    SELECT t.tenant_id, t.id, t.operation, t.attempt_token
+    SELECT t.tenant_id, t.id, t.operation, t.attempt_token, t.takeovers
     FROM tasks t
     WHERE t.tenant_id = u.tenant_id AND t.due_at <= now() AND t.operation = ANY (sqlc.arg(operations)::text[])
     ORDER BY t.due_at
@@ -120,3 +120,13 @@ LIMIT sqlc.arg(batch);
 -- Behind LockTask, once nothing is left of the results.
 UPDATE tasks SET purged_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND id = sqlc.arg(id) AND result_expires_at <= now() AND purged_at IS NULL;
+
+-- name: MeasureTasks :many
+-- The tasks that have not ended, by state, counted up to a number, and the age of the oldest of those.
+-- The figures are the operator's, over all tenants.
+-- @sqlc-vet-disable names-tenant
+SELECT state::text AS state, count(*) AS tasks, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT state, created_at FROM tasks WHERE due_at IS NOT NULL AND created_at <= now() LIMIT sqlc.arg(most)
+) AS unfinished
+GROUP BY state;

@@ -184,10 +184,10 @@ func (w *world) tenant(id, name, expires string) {
 			VALUES ('$id', '$id', 'createOrder', '$name` + unfinished + `', '$hash', 1, '\x00', '2026-11-01', now())`,
 		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, total, attempt_token, owner,
 				due_at, created_at, updated_at)
-			VALUES ('$id', '$id', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, 'me', '2200-01-01Z', now(), now())`,
+			VALUES ('$id', '$id', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, 'me', '2200-01-01Z', '$expires', now())`,
 		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, total, attempt_token,
 				due_at, created_at, updated_at)
-			VALUES ('$id', '` + due(id) + `', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, '$expires', now(), now())`,
+			VALUES ('$id', '` + due(id) + `', 'importOrders', '$id', '$id', '$name', '{}', 'processing', 10, 0, '$expires', '$expires', now())`,
 		`tasks (tenant_id, id, operation, principal_id, key_principal_id, idempotency_key, options, state, reason, retryable, total,
 				attempt_token, created_at, updated_at, ended_at, result_expires_at)
 			VALUES ('$id', '` + failed(id) + `', 'importOrders', '$id', '$id', '$name', '{}', 'failed', 'stalled', true, 10,

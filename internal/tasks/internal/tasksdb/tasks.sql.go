@@ -165,10 +165,10 @@ WITH RECURSIVE unfinished AS (
     FROM unfinished u
     WHERE u.tenant_id IS NOT NULL
 )
-SELECT d.tenant_id, d.id, d.operation, d.attempt_token
+SELECT d.tenant_id, d.id, d.operation, d.attempt_token, d.takeovers
 FROM unfinished u
 CROSS JOIN LATERAL (
-    SELECT t.tenant_id, t.id, t.operation, t.attempt_token
+    SELECT t.tenant_id, t.id, t.operation, t.attempt_token, t.takeovers
     FROM tasks t
     WHERE t.tenant_id = u.tenant_id AND t.due_at <= now() AND t.operation = ANY ($1::text[])
     ORDER BY t.due_at
@@ -189,6 +189,7 @@ type ListDueTasksRow struct {
 	ID           uuid.UUID
 	Operation    string
 	AttemptToken int64
+	Takeovers    int32
 }
 
 // The tenants behind a cursor that have unfinished tasks, one index entry each, and of each tenant the tasks that have
@@ -214,6 +215,7 @@ func (q *Queries) ListDueTasks(ctx context.Context, db DBTX, arg ListDueTasksPar
 			&i.ID,
 			&i.Operation,
 			&i.AttemptToken,
+			&i.Takeovers,
 		); err != nil {
 			return nil, err
 		}
@@ -543,6 +545,43 @@ type MarkTaskPurgedParams struct {
 func (q *Queries) MarkTaskPurged(ctx context.Context, db DBTX, arg MarkTaskPurgedParams) error {
 	_, err := db.Exec(ctx, markTaskPurged, arg.TenantID, arg.ID)
 	return err
+}
+
+const measureTasks = `-- name: MeasureTasks :many
+SELECT state::text AS state, count(*) AS tasks, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_seconds
+FROM (
+    SELECT state, created_at FROM tasks WHERE due_at IS NOT NULL AND created_at <= now() LIMIT $1
+) AS unfinished
+GROUP BY state
+`
+
+type MeasureTasksRow struct {
+	State         string
+	Tasks         int64
+	OldestSeconds float64
+}
+
+// The tasks that have not ended, by state, counted up to a number, and the age of the oldest of those.
+// The figures are the operator's, over all tenants.
+// @sqlc-vet-disable names-tenant
+func (q *Queries) MeasureTasks(ctx context.Context, db DBTX, most int32) ([]MeasureTasksRow, error) {
+	rows, err := db.Query(ctx, measureTasks, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MeasureTasksRow
+	for rows.Next() {
+		var i MeasureTasksRow
+		if err := rows.Scan(&i.State, &i.Tasks, &i.OldestSeconds); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const readTask = `-- name: ReadTask :one
