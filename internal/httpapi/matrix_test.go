@@ -58,7 +58,7 @@ func (m *matrix) stage(o *operation) (address, body string) {
 	}
 	values["{tenantId}"], values["{principalId}"] = m.tenant, m.principal.Id.String()
 	if strings.Contains(o.route.Path, "{effectId}") {
-		tenant, effect, _ := strings.Cut(strings.TrimPrefix(m.effect(uuid.New(), "needs_human"), "/ops/tenants/"), "/effects/")
+		tenant, effect, _ := strings.Cut(strings.TrimPrefix(m.effect(m.world.tenant, uuid.New(), "needs_human"), "/ops/tenants/"), "/effects/")
 		values["{tenantId}"], values["{effectId}"] = tenant, effect
 	}
 	address = o.route.Path

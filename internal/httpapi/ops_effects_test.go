@@ -10,16 +10,16 @@ import (
 	"orderonce/internal/httpapi/api"
 )
 
-// effect puts a call of the own tenant's order into a state that workers would have brought it to, and returns its address.
-func (w *world) effect(order uuid.UUID, state string) (path string) {
+// effect puts a call of a tenant's order into a state that workers would have brought it to, and returns its address.
+func (w *world) effect(tenant, order uuid.UUID, state string) (path string) {
 	w.t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
 	w.exec(`INSERT INTO effects (tenant_id, id, destination, lane, operation, event_id, order_id, version, idempotency_key, request,
 			request_hash, required, state, attempts, attempt_token, due_at, first_sent_at, key_valid_until, last_error, evidence, created_at)
-		VALUES ('` + w.tenant.String() + `', '` + id + `', 'payment', '', 'authorize', '` + id + `', '` + order.String() + `', 1, '` + id + `', '{}',
+		VALUES ('` + tenant.String() + `', '` + id + `', 'payment', '', 'authorize', '` + id + `', '` + order.String() + `', 1, '` + id + `', '{}',
 			'', true, '` + state + `', 1, 1, CASE WHEN '` + state + `' = 'pending' THEN now() + interval '1 hour' END, now(), now() - interval '1 hour',
 			'no answer', '[{"at": "2026-01-01T00:00:00Z", "token": 1, "owner": "w1", "verdict": "ambiguous", "detail": "no answer"}]', now())`)
-	return "/ops/tenants/" + w.tenant.String() + "/effects/" + id
+	return "/ops/tenants/" + tenant.String() + "/effects/" + id
 }
 
 func (w *world) orderPlaced() uuid.UUID {
@@ -37,7 +37,7 @@ func TestPersonResolvesAnEffect(t *testing.T) {
 	} {
 		placed := w.orderPlaced()
 		w.exec("UPDATE outbox_events SET dispatched_at = now()") // or more could be asked for
-		path := w.effect(placed, "needs_human")
+		path := w.effect(w.tenant, placed, "needs_human")
 		page := read[api.EffectPage](t, w.get("/ops/effects", as(w.operator)), 200)
 		if len(page.Effects) != 1 || page.Effects[0].OrderId != placed || len(page.Effects[0].Evidence) != 1 || page.Effects[0].Lane != nil {
 			t.Fatalf("%+v", page)
@@ -76,7 +76,7 @@ func TestEffectIsMovedOnlyAsItOffers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	placed := w.orderPlaced()
-	path := w.effect(placed, "needs_human")
+	path := w.effect(w.tenant, placed, "needs_human")
 	resend := map[string]any{"move": "resend", "evidence": "support says so"}
 	wantProblem(t, w.change(freshKey(), path+"/resolve", resend), 409, "effect_not_movable") // its key may be forgotten
 	wantProblem(t, w.change(freshKey(), path+"/resolve", map[string]any{"move": "retry_now"}), 409, "effect_not_movable")
@@ -103,7 +103,7 @@ func TestEffectIsMovedOnlyAsItOffers(t *testing.T) {
 	if e := read[api.Effect](t, w.change(freshKey(), path+"/resolve", resend), 200); e.State != "pending" || e.DueAt == nil {
 		t.Errorf("%+v", e)
 	}
-	waiting := w.effect(w.orderPlaced(), "pending")
+	waiting := w.effect(w.tenant, w.orderPlaced(), "pending")
 	before := *read[api.Effect](t, w.get(waiting, as(w.operator)), 200).DueAt
 	if e := read[api.Effect](t, w.change(freshKey(), waiting+"/resolve", map[string]any{"move": "retry_now"}), 200); !e.DueAt.Before(before) {
 		t.Errorf("due at %v, and before at %v", e.DueAt, before)

@@ -31,7 +31,7 @@ const measured = 5000
 // Measure tells the metrics how many tasks have not ended, and how old the oldest of them is. A state without one is told
 // as 0. db is of the Worker role.
 func Measure(ctx context.Context, db *postgres.DB) error {
-	counts := map[State]int64{}
+	counts := make(map[State]int64)
 	for _, state := range []State{Processing, OutcomeUnknown} {
 		counts[state] = 0
 	}
