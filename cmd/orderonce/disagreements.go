@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -69,13 +68,8 @@ func disagreementsClearCommand() *cobra.Command {
 		_, err := effects.Clear(ctx, tx, by, tenant, id)
 		return err
 	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "disagreement %s is cleared\n", id) })
-	cmd.Args = func(_ *cobra.Command, args []string) (err error) {
-		if len(args) != 1 {
-			return errors.New("name one disagreement by its id")
-		}
-		if id, err = uuid.Parse(args[0]); err != nil {
-			return fmt.Errorf("%q is no id of a disagreement", args[0])
-		}
+	oneID(cmd, "a", "disagreement", &id)
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if tenant, err = uuid.Parse(of); err != nil {
 			return fmt.Errorf("tenant-id: %q is no id of a tenant", of)
 		}

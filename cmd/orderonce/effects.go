@@ -123,15 +123,7 @@ type effectNamed struct {
 
 // args takes the effect's id as the one argument.
 func (n *effectNamed) args(cmd *cobra.Command) {
-	cmd.Args = func(_ *cobra.Command, args []string) (err error) {
-		if len(args) != 1 {
-			return errors.New("name one effect by its id")
-		}
-		if n.id, err = uuid.Parse(args[0]); err != nil {
-			return fmt.Errorf("%q is no id of an effect", args[0])
-		}
-		return nil
-	}
+	oneID(cmd, "an", "effect", &n.id)
 	n.tenantFlag(cmd)
 }
 

@@ -83,6 +83,19 @@ func require(cmd *cobra.Command, flags ...string) {
 	}
 }
 
+// oneID takes the id of one thing, such as "an effect", as the command's only argument.
+func oneID(cmd *cobra.Command, article, noun string, id *uuid.UUID) {
+	cmd.Args = func(_ *cobra.Command, args []string) (err error) {
+		if len(args) != 1 {
+			return fmt.Errorf("name one %s by its id", noun)
+		}
+		if *id, err = uuid.Parse(args[0]); err != nil {
+			return fmt.Errorf("%q is no id of %s %s", args[0], article, noun)
+		}
+		return nil
+	}
+}
+
 // named are the flags that say which tenant, and which principal of it.
 type named struct{ tenant, principal string }
 

@@ -183,17 +183,7 @@ func (f *fixture) entries(id uuid.UUID) []effects.Entry {
 // await polls until holds says so; it is what a test does that waits for a worker.
 func (f *fixture) await(what string, holds func() bool) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			f.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	postgrestest.Poll(f.t, what, holds)
 }
 
 func (f *fixture) awaitState(id uuid.UUID, state effects.State) effects.Effect {

@@ -13,6 +13,7 @@ import (
 	"orderonce/internal/effects"
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
 // Eight dispatchers and a hundred changes of one order, which come while they work: its effects are made in the order of
@@ -77,17 +78,10 @@ func TestDispatchersMakeEffectsInVersionOrder(t *testing.T) {
 // until waits until the query says so.
 func (p *plans) until(what, query string) {
 	p.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(planPatience)
-	for reached := false; !reached; {
+	postgrestest.Poll(p.t, what, func() (reached bool) {
 		if err := p.watch.QueryRow(p.t.Context(), query).Scan(&reached); err != nil {
 			p.t.Fatal(err)
 		}
-		select {
-		case <-tick.C:
-		case <-late:
-			p.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+		return reached
+	})
 }

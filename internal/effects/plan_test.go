@@ -18,8 +18,6 @@ import (
 	"orderonce/internal/postgres/postgrestest"
 )
 
-const planPatience = 30 * time.Second
-
 // plans is a database with a planner, and the ends that it told of.
 type plans struct {
 	t       *testing.T
@@ -35,8 +33,8 @@ func setupPlans(t *testing.T, destinations ...effects.Destination) *plans {
 	t.Helper()
 	url := postgrestest.URL(t)
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: url, Role: postgres.Worker, MaxConns: 8, Acquire: planPatience, Statement: planPatience,
-		IdleInTransaction: planPatience, Deadline: planPatience,
+		URL: url, Role: postgres.Worker, MaxConns: 8, Acquire: patience, Statement: patience,
+		IdleInTransaction: patience, Deadline: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +57,7 @@ func setupPlans(t *testing.T, destinations ...effects.Destination) *plans {
 // inTx runs work in a transaction that is committed.
 func (p *plans) inTx(work func(context.Context, *postgres.Tx) error) error {
 	p.t.Helper()
-	return p.db.InTx(p.t.Context(), postgres.Unit{LockTimeout: planPatience}, work)
+	return p.db.InTx(p.t.Context(), postgres.Unit{LockTimeout: patience}, work)
 }
 
 func (p *plans) fanOut(events ...outbox.Recorded) {

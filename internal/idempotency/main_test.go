@@ -123,16 +123,7 @@ func (f *fixture) waiters() int {
 
 func (f *fixture) poll(what string, reached func() bool) {
 	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !reached() {
-		select {
-		case <-tick.C:
-		case <-late:
-			f.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	postgrestest.Poll(f.t, what, reached)
 }
 
 // newRequest is the first try of a new intent.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -19,6 +18,7 @@ import (
 	"orderonce/internal/orders"
 	"orderonce/internal/outbox"
 	"orderonce/internal/postgres"
+	"orderonce/internal/postgres/postgrestest"
 )
 
 // on plans one call of a destination for each event of the type, such as created.
@@ -73,16 +73,7 @@ func (f *fixture) run(d *outbox.Dispatcher) (stop func()) {
 // poll waits until the query counts n.
 func (f *fixture) poll(n int, query string, args ...any) {
 	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for f.count(query, args...) != n {
-		select {
-		case <-tick.C:
-		case <-late:
-			f.t.Fatalf("waited in vain for %d: %s", n, query)
-		}
-	}
+	postgrestest.Poll(f.t, fmt.Sprintf("%d: %s", n, query), func() bool { return f.count(query, args...) == n })
 }
 
 // planned is an order whose effects are there.

@@ -84,16 +84,7 @@ func (f *fixture) count(sql string, args ...any) (n int) {
 
 func (f *fixture) poll(what string, reached func() bool) {
 	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !reached() {
-		select {
-		case <-tick.C:
-		case <-late:
-			f.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	postgrestest.Poll(f.t, what, reached)
 }
 
 // request is the first try of a new intent to have something counted.

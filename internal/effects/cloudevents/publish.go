@@ -18,6 +18,16 @@ const Remembered = 7 * 24 * time.Hour
 // Orders says whether an event is of an order. Only these leave.
 func Orders(event outbox.Recorded) bool { return event.AggregateType == "order" }
 
+// Destination is a broker that gets every event of an order once, those of one order in their order.
+func Destination(
+	name, source string, concurrency int, timeout time.Duration, send func(context.Context, effects.Effect) effects.Result,
+) effects.Destination {
+	return effects.Destination{
+		Name: name, Capability: effects.Idempotent, Retention: Remembered, Ordered: true,
+		Concurrency: concurrency, Timeout: timeout, Plan: Publish(source), Send: send,
+	}
+}
+
 // Publish is the Plan of a destination that gets every event of an order once.
 func Publish(source string) func(context.Context, postgres.DBTX, []outbox.Recorded) ([]effects.Call, error) {
 	return func(_ context.Context, _ postgres.DBTX, events []outbox.Recorded) ([]effects.Call, error) {

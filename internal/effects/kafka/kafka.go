@@ -81,11 +81,7 @@ func (p *Publisher) Close() { p.client.Close() }
 
 // Destination is the publications as effects make them.
 func (p *Publisher) Destination() effects.Destination {
-	return effects.Destination{
-		Name: Name, Capability: effects.Idempotent, Retention: cloudevents.Remembered, Ordered: true,
-		Concurrency: p.config.Concurrency, Timeout: p.config.Timeout,
-		Plan: cloudevents.Publish(p.config.Source), Send: p.send,
-	}
+	return cloudevents.Destination(Name, p.config.Source, p.config.Concurrency, p.config.Timeout, p.send)
 }
 
 // send produces one record and waits until all replicas in sync have it.
