@@ -64,7 +64,7 @@ func TestRejectionsAreTheFinalBusinessNos(t *testing.T) {
 	t.Parallel()
 	want := []fault.Kind{
 		fault.CheckoutAlreadyOrdered, fault.ClientOrderExists, fault.OrderNotCancellable, fault.NameTaken, fault.NotActive,
-		fault.LimitReached, fault.EffectNotMovable, fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired,
+		fault.TaskNotRetryable, fault.InventoryRefused, fault.LimitReached, fault.EffectNotMovable, fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired,
 		fault.CouponExhausted,
 	}
 	for kind := range fault.Kind(255) {
