@@ -27,6 +27,7 @@ type (
 	OrderItem  = api.OrderItem
 	PlaceOrder = api.PlaceOrder
 	Problem    = api.Problem
+	Task       = api.Task
 )
 
 // Client talks to one server with one credential. It is safe for many goroutines.
@@ -85,13 +86,14 @@ func (c *Client) HTTP() *http.Client {
 func neverFollow(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Place sends an order under the key of its intent. It is [Client.Do] for a caller who stores key and order its own way:
-// the order has to be the same, member for member, whenever the key is.
+// the order has to be the same, member for member, whenever the key is. The key may have been sent before, so a no that
+// is about this send alone, such as 401, is Unknown, with its Problem.
 func (c *Client) Place(ctx context.Context, key string, order PlaceOrder) (Result, error) {
 	intent, err := NewIntent("createOrder", http.MethodPost, "/orders", order)
 	if err != nil {
 		return Result{}, err
 	}
-	intent.Key = key
+	intent.Key, intent.untried = key, nil
 	return c.Do(ctx, intent)
 }
 
@@ -114,5 +116,8 @@ func (c *Client) Do(ctx context.Context, intent Intent) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return e.result(intent), nil
+	e.open = e.open || intent.mayBeDone()
+	result := e.result(intent)
+	intent.tried(result)
+	return result, nil
 }

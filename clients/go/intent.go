@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 )
@@ -23,6 +24,10 @@ type Intent struct {
 	Method    string `json:"method"`
 	Path      string `json:"path"`           // escaped, query included
 	Body      string `json:"body,omitempty"` // the request's bytes; a string, so that no store rewrites the JSON in it
+
+	// untried says, for all copies of what this process has made, that no send can have been carried out. What comes from a
+	// store has none: nobody here knows what became of it.
+	untried *atomic.Bool
 }
 
 // NewOrder is the intent to place an order.
@@ -37,7 +42,8 @@ func NewCancel(orderID uuid.UUID) (Intent, error) {
 
 // NewIntent is the intent of any operation that takes a key. The body is encoded here and never again; nil is none.
 func NewIntent(operation, method, path string, body any) (Intent, error) {
-	intent := Intent{Operation: operation, Method: method, Path: path}
+	intent := Intent{Operation: operation, Method: method, Path: path, untried: new(atomic.Bool)}
+	intent.untried.Store(true)
 	var err error
 	if intent.Key, err = NewKey(); err != nil {
 		return Intent{}, err
@@ -74,6 +80,16 @@ func (i Intent) check() error {
 		return errors.New("an intent needs a method and a path that begins with /")
 	}
 	return nil
+}
+
+// mayBeDone says whether an earlier call, of whatever process, may have had it carried out.
+func (i Intent) mayBeDone() bool { return i.untried == nil || !i.untried.Load() }
+
+// tried notes what a call came to.
+func (i Intent) tried(r Result) {
+	if i.untried != nil && r.Kind != Rejected {
+		i.untried.Store(false)
+	}
 }
 
 type contextKey struct{}

@@ -3,6 +3,8 @@ package orderonce
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +68,7 @@ func (e exchange) result(intent Intent) Result {
 	case a.foreign(true):
 	case status == http.StatusAccepted:
 		var task Task
-		if json.Unmarshal(a.body, &task) == nil && task.ID != uuid.Nil {
+		if json.Unmarshal(a.body, &task) == nil && task.Id != uuid.Nil {
 			r.Kind, r.Task = Accepted, &task
 		}
 	case answersWithOrder(intent.Operation):
@@ -82,15 +84,23 @@ func (e exchange) result(intent Intent) Result {
 	return r
 }
 
+// judgedAlone are what a request gets before its key is looked at: whatever became of earlier sends, none of the same
+// bytes can have been carried out.
+var judgedAlone = []int{
+	http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+}
+
 // refused says whether the problem means that the intent has not been carried out. One that is stored does, and so does
 // one that says whose the key is: another request's. Any other is about its own send alone, and an earlier one whose
-// answer was lost may have been carried out.
+// answer was lost may have been carried out. A key that is missing or malformed was lost on the way.
 func (e exchange) refused() bool {
 	a := e.answer
-	if a.raw.StatusCode >= 500 || judge(a, nil, true).again || a.problem.Code == "replay_forbidden" {
+	status, code := a.raw.StatusCode, a.problem.Code
+	if status >= 500 || judge(a, nil, true).again || code == "replay_forbidden" {
 		return false
 	}
-	return a.stored() || a.problem.Code == "idempotency_key_reused" || !e.open
+	alone := slices.Contains(judgedAlone, status) && !strings.HasPrefix(string(code), "idempotency_key_")
+	return !e.open || a.stored() || alone || code == "idempotency_key_reused"
 }
 
 func done(replayed bool) Kind {

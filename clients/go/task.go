@@ -8,34 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-)
 
-// Task is long work that goes on behind an accepted intent.
-type Task struct {
-	ID        uuid.UUID `json:"id"`
-	State     TaskState `json:"state"`
-	Retryable bool      `json:"retryable"` // of TaskFailed: it can be run again
-	Attempt   int64     `json:"attempt"`   // how often the work was taken up
-	Progress  struct {
-		Done      int64 `json:"done"`
-		Total     int64 `json:"total"`
-		Succeeded int64 `json:"succeeded"`
-		Rejected  int64 `json:"rejected"`
-	} `json:"progress"`
-	ResultExpiresAt *time.Time `json:"result_expires_at"`
-	Problem         *Problem   `json:"problem"` // of TaskFailed
-}
-
-// TaskState is where a task is.
-type TaskState string
-
-// The states of a task. Only the first is passed through without anyone's doing; from an unknown outcome it goes on by
-// itself once that is known.
-const (
-	TaskProcessing     TaskState = "processing"
-	TaskSucceeded      TaskState = "succeeded"
-	TaskFailed         TaskState = "failed"
-	TaskOutcomeUnknown TaskState = "outcome_unknown"
+	"orderonce/clients/go/api"
 )
 
 // pollPause is the time between two looks at a task where the service names none.
@@ -51,7 +25,7 @@ func (c *Client) WaitForTask(ctx context.Context, id uuid.UUID) (Task, error) {
 		if err != nil {
 			return seen, fmt.Errorf("look at task %s, which may go on: %w", id, err)
 		}
-		if seen = task; task.State != TaskProcessing {
+		if seen = task; task.State != api.TaskStateProcessing {
 			return task, nil
 		}
 		if after == 0 {

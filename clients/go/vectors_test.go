@@ -18,6 +18,7 @@ type call struct {
 	OrderOf       string `json:"order_of"`
 	Credential    string
 	Reload        bool
+	Wait          bool
 	MaxSends      int `json:"max_sends"`
 	DeadlineMS    int `json:"deadline_ms"`
 	SendTimeoutMS int `json:"send_timeout_ms"`
@@ -41,6 +42,7 @@ type outcome struct {
 	Code     string `json:"code,omitempty"`
 	Replayed bool   `json:"replayed"`
 	OrderID  string `json:"order_id,omitempty"`
+	Task     string `json:"task,omitempty"`
 }
 
 // pauses are those that a client wanted to make. No test sleeps.
@@ -113,6 +115,13 @@ func run(t *testing.T, s session, p *pauses) []outcome {
 		if result.Order != nil {
 			o.OrderID = result.Order.Id.String()
 		}
+		if c.Wait && result.Task != nil {
+			waiting, err := orderonce.New(s.BaseURL, credential, orderonce.WithTransport(connections))
+			must(t, err)
+			task, err := waiting.WaitForTask(t.Context(), result.Task.Id)
+			must(t, err)
+			o.Task = string(task.State)
+		}
 		outcomes = append(outcomes, o)
 	}
 	return outcomes
@@ -136,9 +145,10 @@ func intentOf(t *testing.T, c call, stored map[string][]byte, last map[string]or
 	t.Helper()
 	intent := newIntent(t, c, last)
 	if before, known := stored[c.Intent]; known {
-		var first orderonce.Intent
-		must(t, json.Unmarshal(before, &first))
-		intent.Key = first.Key
+		body := intent.Body
+		intent = orderonce.Intent{}
+		must(t, json.Unmarshal(before, &intent))
+		intent.Body = body
 	}
 	text, err := json.Marshal(intent)
 	must(t, err)

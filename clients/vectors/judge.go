@@ -83,6 +83,9 @@ func judgeResults(want Expect, got []Result, fails func(string, ...any)) {
 			ids[r.OrderID] = true
 		}
 		local := r.Kind == "local_error"
+		if r.Task != w.Task {
+			fails("result %d: the task is %q, want %q", i, r.Task, w.Task)
+		}
 		if !slices.Contains(strings.Split(w.Kind, "|"), r.Kind) || !local && (r.Code != w.Code || r.Replayed != w.Replayed) {
 			fails("result %d: %s %s (replayed: %t), want %s %s (replayed: %t)", i, r.Kind, r.Code, r.Replayed, w.Kind, w.Code, w.Replayed)
 		}

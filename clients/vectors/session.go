@@ -69,11 +69,15 @@ func (s *session) close() {
 	}
 }
 
-// arrived notes a request, and returns what to do to it and what is to be delivered after it.
+// arrived notes a request, and returns what to do to it and what is to be delivered after it. One that only reads, such
+// as a look at a task, passes and counts for nothing.
 func (s *session) arrived(sent Send) (Action, []overdue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	action := Action{Do: pass}
+	if sent.Method == http.MethodGet {
+		return action, nil
+	}
 	if n := len(s.sends); n < len(s.vector.Proxy) {
 		action = s.vector.Proxy[n]
 	}

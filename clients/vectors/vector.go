@@ -69,6 +69,7 @@ type Call struct {
 	OrderOf    string          `json:"order_of,omitempty"`   // of cancelOrder: the intent whose order it is about
 	Credential string          `json:"credential,omitempty"` // shop unless it says otherwise
 	Reload     bool            `json:"reload,omitempty"`     // everything is forgotten but what the client had stored
+	Wait       bool            `json:"wait,omitempty"`       // and then for the end of the task that was accepted
 
 	MaxSends      int `json:"max_sends,omitempty"`
 	DeadlineMS    int `json:"deadline_ms,omitempty"`
@@ -90,6 +91,7 @@ type Result struct {
 	Kind     string `json:"kind"`
 	Code     string `json:"code,omitempty"`
 	Replayed bool   `json:"replayed,omitempty"`
+	Task     string `json:"task,omitempty"`     // the state in which the task that was waited for has ended
 	OrderID  string `json:"order_id,omitempty"` // never expected: as many different ones as orders, at most
 }
 

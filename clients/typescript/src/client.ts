@@ -6,7 +6,7 @@ import type { IntentRequest, IntentResult, KeyedPath, PlaceOrder } from "./resul
 import type { paths } from "./schema.gen.js";
 import { limitsOf, sender, type Limits, type Send } from "./send.js";
 import { defaultStore, type IntentStore, type StoredIntent } from "./store.js";
-import { waitForTask, type ReadTask, type TaskResult, type TaskState, type WaitOptions } from "./task.js";
+import { waitForTask, type TaskResult, type WaitOptions } from "./task.js";
 
 export interface ClientOptions extends Partial<Limits> {
   /** Where the service is; without it, the page's own origin. */
@@ -51,7 +51,7 @@ export interface Client {
   /** Sends what an earlier page had left open. Call it when a page loads, and when the browser is online again. */
   resumePending(options?: CallOptions): Promise<Resumed[]>;
   /** Follows long work: the `taskId` of an `accepted` result. */
-  waitForTask<T extends TaskState = TaskState>(taskId: string, options?: WaitOptions<T>): Promise<TaskResult<T>>;
+  waitForTask(taskId: string, options?: WaitOptions): Promise<TaskResult>;
   /** Every operation of the contract, typed (openapi-fetch); retried like intents, but you bring the key. */
   api: FetchClient<paths>;
 }
@@ -108,10 +108,7 @@ export function createClient(options: ClientOptions = {}): Client {
       });
       return (await Promise.all(resumed)).filter(({ result }) => result) as Resumed[];
     },
-    waitForTask: (taskId, o) => {
-      const get = api.GET as unknown as (path: string, init: object) => ReturnType<ReadTask>;
-      const read: ReadTask = (id, signal) => get("/tasks/{taskId}", { params: { path: { taskId: id } }, signal });
-      return waitForTask(read, network, taskId, o);
-    },
+    waitForTask: (taskId, o) =>
+      waitForTask((signal) => api.GET("/tasks/{taskId}", { params: { path: { taskId } }, signal }), network, o),
   };
 }

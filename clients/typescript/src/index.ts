@@ -8,5 +8,5 @@ export { IntentConflictError, type CallOptions, type Intent } from "./intent.js"
 export type * from "./result.js";
 export { indexedDBStore, memoryStore, type Change, type IntentStore, type StoredIntent } from "./store.js";
 export type { Send } from "./send.js";
-export type { TaskResult, TaskState, WaitOptions } from "./task.js";
+export type { TaskResult, WaitOptions } from "./task.js";
 export type { components, operations, paths } from "./schema.gen.js";

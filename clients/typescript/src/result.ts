@@ -4,6 +4,7 @@ type Schemas = components["schemas"];
 
 export type Order = Schemas["Order"];
 export type PlaceOrder = Schemas["PlaceOrder"];
+export type Task = Schemas["Task"];
 
 /** RFC 9457 problem details as the service writes them; `code` is the member to branch on. */
 export type Problem = Schemas["Problem"];

@@ -831,12 +831,12 @@ function defaultStore() {
 
 // src/task.ts
 var pollMs = 2e3;
-async function waitForTask(read, { pause: pause2 }, taskId, o = {}) {
+async function waitForTask(read, { pause: pause2 }, o = {}) {
   let task;
   try {
     return await within(o.deadlineMs ?? 6e5, o.signal, async (signal) => {
       for (; ; ) {
-        const { data, error, response } = await read(taskId, signal);
+        const { data, error, response } = await read(signal);
         if (!response.ok) {
           const problem = problemIn(error);
           if (problem?.retryable === false) return { kind: "rejected", problem };
@@ -904,11 +904,7 @@ function createClient2(options = {}) {
       });
       return (await Promise.all(resumed)).filter(({ result }) => result);
     },
-    waitForTask: (taskId, o) => {
-      const get = api.GET;
-      const read = (id, signal) => get("/tasks/{taskId}", { params: { path: { taskId: id } }, signal });
-      return waitForTask(read, network, taskId, o);
-    }
+    waitForTask: (taskId, o) => waitForTask((signal) => api.GET("/tasks/{taskId}", { params: { path: { taskId } }, signal }), network, o)
   };
 }
 

@@ -10,6 +10,7 @@ interface Call {
   body?: never;
   order_of?: string;
   credential?: string;
+  wait?: boolean;
   max_sends?: number;
   deadline_ms?: number;
   send_timeout_ms?: number;
@@ -28,7 +29,14 @@ interface Verdict {
   sends: unknown[];
 }
 
-type Outcome = { kind: string; code?: string | undefined; replayed?: boolean; order_id?: string };
+interface Outcome {
+  kind: string;
+  code?: string | undefined;
+  replayed?: boolean;
+  order_id?: string;
+  taskId?: string;
+  task?: string;
+}
 
 const control = await startVectors(await startDev());
 const ask = async <T>(method: string, path: string, body?: unknown) => {
@@ -60,10 +68,9 @@ async function run({ base_url, credentials, vector }: Session, pauses: number[])
   const orders = new Map<string, string>();
   const outcomes: Outcome[] = [];
   for (const call of vector.calls) {
+    const connection = { baseUrl: base_url, credential: credentials[call.credential ?? "shop"]!, store };
     const client = createClient({
-      baseUrl: base_url,
-      credential: credentials[call.credential ?? "shop"]!,
-      store,
+      ...connection,
       maxSends: call.max_sends ?? 10,
       deadlineMs: call.deadline_ms ?? 60_000,
       sendTimeoutMs: call.send_timeout_ms ?? 20_000,
@@ -76,32 +83,33 @@ async function run({ base_url, credentials, vector }: Session, pauses: number[])
         outcome = await outcomeOf(intent.cancel(orders.get(call.order_of!)!));
         break;
       case "importOrders":
-        outcome = await outcomeOf(intent.post("/order-imports" as "/orders", { body: call.body! }));
+        outcome = await outcomeOf(intent.post("/order-imports", { body: call.body! }));
         break;
       default:
         outcome = await outcomeOf(intent.place(call.body!));
     }
+    if (call.wait && outcome.taskId) outcome.task = (await createClient(connection).waitForTask(outcome.taskId)).kind;
     if (outcome.order_id) orders.set(call.intent, outcome.order_id);
     outcomes.push(outcome);
   }
   return outcomes;
 }
 
-async function outcomeOf(
-  call: Promise<IntentResult<"/orders"> | IntentResult<"/orders/{orderId}/cancel">>,
-): Promise<Outcome> {
+type AnyResult = IntentResult<"/orders"> | IntentResult<"/orders/{orderId}/cancel"> | IntentResult<"/order-imports">;
+
+async function outcomeOf(call: Promise<AnyResult>): Promise<Outcome> {
   try {
     const result = await call;
     switch (result.kind) {
       case "created":
       case "replayed":
         return { kind: result.kind, replayed: result.kind === "replayed", order_id: result.data.id };
+      case "accepted":
+        return { kind: "accepted", replayed: result.replayed, taskId: result.taskId };
       case "rejected":
         return { kind: "rejected", code: result.problem.code, replayed: result.replayed };
       case "unknown":
         return { kind: "unknown", code: result.problem?.code };
-      default:
-        return result; // accepted, which these operations' types do not know
     }
   } catch (error) {
     if (error instanceof IntentConflictError) return { kind: "local_error" };
