@@ -70,9 +70,9 @@ type chaos struct {
 	wire  *shop.Network // between the servers and their database
 	began time.Time
 
-	tries, losses, refusals atomic.Int64
-	databaseKills           int
-	terminated              int
+	tries, answers, losses, refusals atomic.Int64
+	databaseKills                    int
+	terminated                       int
 
 	mu   sync.Mutex
 	keys []*intent
@@ -80,19 +80,25 @@ type chaos struct {
 
 // troubleDatabase ends sessions, cuts the wire to them in either direction, so that a statement or an answer gets lost,
 // and now and then kills the whole PostgreSQL: not sooner after its start than its launcher takes for a start that did
-// not last, for it would give up.
+// not last, for it would give up. Each trouble waits until somebody has been served since the one before, and each
+// death of PostgreSQL until somebody has been answered: or a slow machine would see nothing but starts that fail.
 func (c *chaos) troubleDatabase(database *localpg.Server) {
 	var started time.Time
+	served, answered := int64(-1), int64(-1)
 	for c.fleet.GoingOn() {
 		orderoncetest.Pause(c.t.Context(), rand.N(50*time.Millisecond))
-		if time.Since(started) > 2*time.Second {
+		if c.tries.Load() == served {
+			continue
+		}
+		served = c.tries.Load()
+		if time.Since(started) > 2*time.Second && c.answers.Load() != answered {
 			killed := database.PID()
 			kill(c.t, killed)
 			c.databaseKills++
 			orderoncetest.Poll(c.t, "PostgreSQL to be started again", func() bool {
 				return database.PID() != 0 && database.PID() != killed
 			})
-			started = time.Now()
+			started, answered = time.Now(), c.answers.Load()
 			continue
 		}
 		if kind := rand.N(8); kind > 0 {
@@ -159,6 +165,7 @@ func (c *chaos) insist(in *intent) {
 		o := c.classify(a, err)
 		in.history.add(called, returned, o)
 		if o.answer != "" {
+			c.answers.Add(1)
 			return
 		}
 		orderoncetest.Pause(ctx, rand.N(50*time.Millisecond))
