@@ -75,6 +75,9 @@ var settings = []setting{
 	{"kafka-brokers", "", "Kafka brokers to publish events to, as host:port with commas between; none where empty"},
 	{"kafka-topic", "orderonce", "topic that has to be there"},
 	{"kafka-tls", "false", "whether connections to the brokers are encrypted"},
+	{"kafka-sasl", "", "how the brokers are told who publishes: plain, scram-sha-256 or scram-sha-512; not at all where empty"},
+	{"kafka-user", "", "who publishes"},
+	{"kafka-password", "", "the user's password"},
 	{"event-source", cloudevents.DefaultSource, "source of the CloudEvents that leave"},
 	{"destination-timeout", "10s", "one call to a destination"},
 	{"effect-lease", "1m", "time after which another worker looks into a call that nobody has finished"},
@@ -94,7 +97,8 @@ var settings = []setting{
 
 // secret says whether its value is shown to nobody.
 func (s setting) secret() bool {
-	return strings.HasSuffix(s.name, "-authorization") || s.name == "nats-url" || s.name == "telemetry-key-secret"
+	return strings.HasSuffix(s.name, "-authorization") ||
+		slices.Contains([]string{"nats-url", "kafka-password", "telemetry-key-secret"}, s.name)
 }
 
 // config is the settings, checked.

@@ -55,17 +55,8 @@ func effectsConfigOf(
 		URL: k.String("nats-url"), Credentials: k.String("nats-credentials"), Stream: k.String("nats-stream"),
 		Prefix: k.String("nats-prefix"), Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency,
 	}
-	c.Kafka = kafka.Config{Topic: k.String("kafka-topic"), Source: c.Source, Timeout: c.Timeout, Concurrency: c.Concurrency}
-	if brokers := k.String("kafka-brokers"); brokers != "" {
-		for broker := range strings.SplitSeq(brokers, ",") {
-			_, _, err := net.SplitHostPort(broker)
-			fail("kafka-brokers", err)
-			c.Kafka.Brokers = append(c.Kafka.Brokers, broker)
-		}
-	}
-	if boolean("kafka-tls") {
-		c.Kafka.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
+	c.Kafka = kafkaConfig(k, boolean("kafka-tls"), fail)
+	c.Kafka.Source, c.Kafka.Timeout, c.Kafka.Concurrency = c.Source, c.Timeout, c.Concurrency
 	service := func(name string) *downstream.Config {
 		capability, retention, asked, err := parseCapability(k.String(name + "-capability"))
 		fail(name+"-capability", err)
@@ -84,6 +75,35 @@ func effectsConfigOf(
 		return s
 	}
 	c.Payment, c.Inventory, c.Notification = service("payment"), service("inventory"), service("notification")
+	return c
+}
+
+// kafkaConfig reads how the brokers are reached.
+func kafkaConfig(k *koanf.Koanf, encrypted bool, fail func(name string, err error)) kafka.Config {
+	c := kafka.Config{Topic: k.String("kafka-topic")}
+	if brokers := k.String("kafka-brokers"); brokers != "" {
+		for broker := range strings.SplitSeq(brokers, ",") {
+			_, _, err := net.SplitHostPort(broker)
+			fail("kafka-brokers", err)
+			c.Brokers = append(c.Brokers, broker)
+		}
+	}
+	if encrypted {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	mechanism, user, password := k.String("kafka-sasl"), k.String("kafka-user"), k.String("kafka-password")
+	switch {
+	case mechanism == "" && user+password != "":
+		fail("kafka-sasl", errors.New("must be set where there is a user or a password"))
+	case mechanism == "plain" && !encrypted:
+		fail("kafka-sasl", errors.New("plain sends the password as it is: set kafka-tls"))
+	case mechanism != "" && (user == "" || password == ""):
+		fail("kafka-sasl", errors.New("needs kafka-user and kafka-password"))
+	case mechanism != "":
+		var err error
+		c.SASL, err = kafka.Mechanism(mechanism, user, password)
+		fail("kafka-sasl", err)
+	}
 	return c
 }
 

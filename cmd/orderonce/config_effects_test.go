@@ -57,9 +57,34 @@ func TestMistakesAboutDestinationsAreNamed(t *testing.T) {
 	if strings.Contains(stdout+stderr, "s3cret") {
 		t.Errorf("a secret is shown:\n%s", stderr)
 	}
-	_, stdout, _ = run(t, []string{"ORDERONCE_PAYMENT_AUTHORIZATION=Bearer s3cret", "ORDERONCE_NATS_URL=nats://u:s3cret@nats"}, "config", "print")
-	if strings.Contains(stdout, "s3cret") || strings.Count(stdout, `"(set)"`) != 2 {
+	_, stdout, _ = run(t, []string{"ORDERONCE_PAYMENT_AUTHORIZATION=Bearer s3cret", "ORDERONCE_NATS_URL=nats://u:s3cret@nats", "ORDERONCE_KAFKA_PASSWORD=s3cret"}, "config", "print")
+	if strings.Contains(stdout, "s3cret") || strings.Count(stdout, `"(set)"`) != 3 {
 		t.Errorf("printed:\n%s", stdout)
+	}
+}
+
+// A password that would go over the wire as it is, or to nobody, is a mistake that is told at the start.
+func TestMistakesAboutKafkaUsersAreNamed(t *testing.T) {
+	t.Parallel()
+	load := func(set string) (effectsConfig, error) {
+		cmd := workerCommand()
+		must(t, cmd.ParseFlags(strings.Fields(set)))
+		c, err := loadConfig(cmd.Flags())
+		return c.Effects, err
+	}
+	const user = " --kafka-user=orderonce --kafka-password=s3cret"
+	for set, want := range map[string]string{
+		"--kafka-sasl=plain" + user:  "plain sends the password as it is: set kafka-tls",
+		"--kafka-sasl=scram-sha-256": "needs kafka-user and kafka-password",
+		"--kafka-sasl=gssapi" + user: "must be plain, scram-sha-256 or scram-sha-512",
+		"--kafka-tls=true" + user:    "must be set where there is a user or a password",
+	} {
+		if _, err := load(set); err == nil || !strings.Contains(err.Error(), "kafka-sasl: "+want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	if c, err := load("--kafka-tls=true --kafka-sasl=plain" + user); err != nil || c.Kafka.SASL == nil || c.Kafka.SASL.Name() != "PLAIN" {
+		t.Errorf("%+v, %v", c.Kafka, err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (c effectsConfig) open(db *postgres.DB, log *slog.Logger) (d *destinations,
 		d.add(nats.Destination(), nats.Close)
 	}
 	if len(c.Kafka.Brokers) > 0 {
-		producer, err := kafka.New(c.Kafka)
+		producer, err := kafka.New(c.Kafka, log)
 		if err != nil {
 			return nil, fmt.Errorf("kafka-brokers: %w", err)
 		}

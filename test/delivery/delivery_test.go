@@ -322,7 +322,7 @@ func TestKafka(t *testing.T) {
 	t.Cleanup(cluster.Close)
 	p, err := kafka.New(kafka.Config{
 		Brokers: cluster.ListenAddrs(), Topic: "orders", Source: cloudevents.DefaultSource, Timeout: patience / 2, Concurrency: 4,
-	})
+	}, w.log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/twmb/franz-go/plugin/kslog"
 
 	"orderonce/internal/effects"
 	"orderonce/internal/effects/cloudevents"
@@ -40,6 +44,20 @@ type Config struct {
 	Concurrency int
 }
 
+// Mechanism is how brokers are told who publishes: by plain, which shows the password to whoever reads the connection, or
+// by scram-sha-256 or scram-sha-512.
+func Mechanism(name, user, password string) (sasl.Mechanism, error) {
+	switch name {
+	case "plain":
+		return plain.Auth{User: user, Pass: password}.AsMechanism(), nil
+	case "scram-sha-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism(), nil
+	case "scram-sha-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism(), nil
+	}
+	return nil, errors.New("must be plain, scram-sha-256 or scram-sha-512")
+}
+
 // Publisher is a producer. It connects when there is something to publish.
 type Publisher struct {
 	config Config
@@ -48,10 +66,11 @@ type Publisher struct {
 }
 
 // New connects to nothing yet: a worker begins its work for other destinations without Kafka.
-func New(config Config) (*Publisher, error) {
+func New(config Config, log *slog.Logger) (*Publisher, error) {
 	w := &writes{}
 	options := []kgo.Opt{
 		kgo.ClientID("orderonce"),
+		kgo.WithLogger(warnings{kslog.New(log)}),
 		kgo.SeedBrokers(config.Brokers...),
 		kgo.DefaultProduceTopic(config.Topic),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -135,7 +154,7 @@ func headers(a cloudevents.Attributes) []kgo.RecordHeader {
 // hopeless is what a broker refuses until a person changes something.
 var hopeless = []error{
 	kerr.MessageTooLarge, kerr.InvalidTopicException, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.PolicyViolation,
-	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedVersion,
+	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.UnsupportedVersion,
 }
 
 // judge says what a producer's error means. It gives a record up only while no request with it is unanswered; written
@@ -165,6 +184,13 @@ func brief(err error) string {
 	}
 	return "no broker was reached"
 }
+
+// warnings are what an operator can do something about, such as a password that brokers refuse: an effect learns only
+// that its time ran out.
+type warnings struct{ *kslog.Logger }
+
+// Level implements [kgo.Logger].
+func (warnings) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
 // writes counts the requests to produce that were written to a broker, whole or in part.
 type writes struct{ atomic.Int64 }

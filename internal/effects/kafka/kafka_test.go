@@ -3,9 +3,12 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
 	"go.uber.org/goleak"
 
 	"orderonce/internal/effects"
@@ -33,9 +37,9 @@ const (
 )
 
 // cluster is a Kafka of three brokers in this process.
-func cluster(t *testing.T) *kfake.Cluster {
+func cluster(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(4, topic))
+	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(3), kfake.SeedTopics(4, topic))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +49,15 @@ func cluster(t *testing.T) *kfake.Cluster {
 
 func destination(t *testing.T, timeout time.Duration, brokers ...string) effects.Destination {
 	t.Helper()
+	return identified(t, nil, t.Output(), timeout, brokers...)
+}
+
+// identified publishes as somebody, and logs.
+func identified(t *testing.T, as sasl.Mechanism, log io.Writer, timeout time.Duration, brokers ...string) effects.Destination {
+	t.Helper()
 	p, err := kafka.New(kafka.Config{
-		Brokers: brokers, Topic: topic, Source: cloudevents.DefaultSource, Timeout: timeout, Concurrency: 4,
-	})
+		Brokers: brokers, Topic: topic, SASL: as, Source: cloudevents.DefaultSource, Timeout: timeout, Concurrency: 4,
+	}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +266,69 @@ func TestNoAnswerIsJudgedByWhetherAByteLeft(t *testing.T) {
 	d = destination(t, 2*time.Second, k.ListenAddrs()...)
 	if got := d.Send(t.Context(), planned(t, d, event(t, newID(t), 1))[0]); got.Verdict != effects.Ambiguous {
 		t.Errorf("cut after the request: %+v", got)
+	}
+}
+
+// said is what was logged so far.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Brokers that want to know who publishes are told.
+func TestBrokersAreToldWhoPublishes(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+		brokers := cluster(t, kfake.EnableSASL(), kfake.Superuser(strings.ToUpper(name), "orderonce", "s3cret")).ListenAddrs()
+		d := identified(t, mechanism(t, name), t.Output(), patience, brokers...)
+		if got := d.Send(t.Context(), planned(t, d, event(t, newID(t), 1))[0]); got.Verdict != effects.Done {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if as, err := kafka.Mechanism("gssapi", "orderonce", "s3cret"); err == nil {
+		t.Errorf("%s is taken", as.Name())
+	}
+}
+
+func mechanism(t *testing.T, name string) sasl.Mechanism {
+	t.Helper()
+	as, err := kafka.Mechanism(name, "orderonce", "s3cret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return as
+}
+
+// A password that the brokers refuse has published nothing: the events wait until an operator, who is told in the log,
+// has mended it.
+func TestRefusedPasswordHasPublishedNothing(t *testing.T) {
+	t.Parallel()
+	k := cluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "orderonce", "another"))
+	k.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		response.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return response, nil, true
+	})
+	log := &said{}
+	d := identified(t, mechanism(t, "plain"), log, 2*time.Second, k.ListenAddrs()...)
+	if got := d.Send(t.Context(), planned(t, d, event(t, newID(t), 1))[0]); got.Verdict != effects.NotExecuted {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(log.String(), "SASL_AUTHENTICATION_FAILED") || strings.Contains(log.String(), "s3cret") {
+		t.Errorf("logged %s", log)
 	}
 }
 
