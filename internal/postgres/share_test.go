@@ -331,25 +331,12 @@ func TestUnitLeavesTheLineAtItsBound(t *testing.T) {
 func TestLostConnectionRollsTheSharedCommitBack(t *testing.T) {
 	t.Parallel()
 	f := setupShared(t)
-	var pid int32
-	if err := f.watch.QueryRow(t.Context(), "SELECT 0").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
 	release := f.hold("held")
 	defer release()
-	done := []<-chan error{f.begin(share(early, "held"))}
-	// The lone unit waits alone for the row; its session is ended.
-	f.waiting(1)
-	err := f.watch.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.terminate(t.Context(), pid)
-	for _, d := range done {
-		if err := <-d; fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("error %v, want unavailable", err)
-		}
+	done := f.begin(share(early, "held"))
+	f.terminate(t.Context(), f.waiting(1)[0])
+	if err := <-done; fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("error %v, want unavailable", err)
 	}
 	if n := migrationCount(t, f.watch, "SELECT count(*) FROM things"); n != 0 {
 		t.Errorf("%d things are there", n)

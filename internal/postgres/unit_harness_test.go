@@ -140,13 +140,22 @@ func (f *fixture) under(unit postgres.Unit) (release func()) {
 	return release
 }
 
-// waiting polls for n sessions that wait for a lock.
-func (f *fixture) waiting(n int) {
+// waiting polls for n sessions that wait for a lock, and returns their server processes.
+func (f *fixture) waiting(n int) (pids []int32) {
 	f.t.Helper()
+	// A wait that has only begun may show in pg_stat_activity, then not, then again; in pg_locks it stays.
 	migrationPoll(f.t, "sessions to wait for a lock", func() bool {
-		return migrationCount(f.t, f.watch, "SELECT count(*) FROM pg_stat_activity "+
-			"WHERE datname = current_database() AND wait_event_type = 'Lock'") == n
+		rows, err := f.watch.Query(f.t.Context(), `SELECT DISTINCT pid FROM pg_locks JOIN pg_stat_activity USING (pid)
+			WHERE NOT granted AND datname = current_database()`)
+		if err == nil {
+			pids, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return len(pids) == n
 	})
+	return pids
 }
 
 // terminate ends a server process and returns when it is gone.

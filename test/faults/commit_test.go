@@ -60,12 +60,10 @@ func TestBackendTerminatedWhileTheClaimWaits(t *testing.T) {
 	inTime(t, func() bool {
 		held := claimed(t, s, mould, key)
 		first := send(t, server, key, order(key))
-		waiting(t, s, 1)
-		s.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		ended := terminated(t, s, first)
 		held.end(t, pgx.Tx.Rollback)
 		a := first.answer(t)
-		if inProgress(a) {
+		if !ended || inProgress(a) {
 			return false
 		}
 		provoked(t, rowCut, 1)
@@ -73,6 +71,22 @@ func TestBackendTerminatedWhileTheClaimWaits(t *testing.T) {
 		return true
 	})
 	s.WantAccount(t, shop.Balanced(2, 0))
+}
+
+// terminated ends the session that waits for a lock, for as long as a request is under way, and says whether there was one.
+func terminated(t *testing.T, s *shop.Shop, while sent) (ended bool) {
+	t.Helper()
+	conn := s.Connect(t)
+	orderoncetest.Poll(t, "a session that waits to be ended", func() bool {
+		tag, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended = tag.RowsAffected() > 0
+		return ended || len(while.done) > 0
+	})
+	return ended
 }
 
 // Case 3: COMMIT was sent and nobody said how it ended. The server runs the unit again and lets its claim decide; the
