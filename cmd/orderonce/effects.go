@@ -115,20 +115,8 @@ func said(text *string) string {
 	return *text
 }
 
-// effectNamed are a tenant and an effect of it.
-type effectNamed struct {
-	named
-	id uuid.UUID
-}
-
-// args takes the effect's id as the one argument.
-func (n *effectNamed) args(cmd *cobra.Command) {
-	oneID(cmd, "an", "effect", &n.id)
-	n.tenantFlag(cmd)
-}
-
 func effectsShowCommand() *cobra.Command {
-	var n effectNamed
+	var n identified
 	var l list
 	cmd := &cobra.Command{
 		Use: "show EFFECT", Short: "Show one effect, its evidence and what may be done with it",
@@ -153,7 +141,7 @@ func effectsShowCommand() *cobra.Command {
 		},
 	}
 	addSettings(cmd, "database-url")
-	n.args(cmd)
+	n.args(cmd, "an", "effect")
 	l.flag(cmd)
 	return cmd
 }
@@ -190,7 +178,7 @@ func showEffect(out io.Writer, e effects.Effect) error {
 }
 
 // moving makes a verb that moves one effect.
-func moving(cmd *cobra.Command, n *effectNamed, move func() effects.Move, found *effects.Finding) {
+func moving(cmd *cobra.Command, n *identified, move func() effects.Move, found *effects.Finding) {
 	var e effects.Effect
 	changing(cmd, func(ctx context.Context, tx *postgres.Tx, by identity.Change) error {
 		tenant, err := n.findTenant(ctx, tx)
@@ -200,11 +188,11 @@ func moving(cmd *cobra.Command, n *effectNamed, move func() effects.Move, found 
 		e, err = effects.Resolve(ctx, tx, by, tenant.ID, n.id, move(), *found, orders.Follow)
 		return err
 	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "effect %s is %s\n", e.ID, e.State) })
-	n.args(cmd)
+	n.args(cmd, "an", "effect")
 }
 
 func effectsRetryCommand() *cobra.Command {
-	var n effectNamed
+	var n identified
 	cmd := &cobra.Command{
 		Use: "retry EFFECT", Short: "Let a worker look at an effect now, without the rest of its pause",
 		Example: `  orderonce effects retry 0193b1f0-0000-7000-8000-00000000000a --tenant acme --reason "payment is back"`,
@@ -214,7 +202,7 @@ func effectsRetryCommand() *cobra.Command {
 }
 
 func effectsResolveCommand() *cobra.Command {
-	var n effectNamed
+	var n identified
 	var move string
 	var found effects.Finding
 	cmd := &cobra.Command{

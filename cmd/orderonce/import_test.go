@@ -63,14 +63,14 @@ func TestFileIsImported(t *testing.T) {
 	if got := o.do("tasks", "list", "--state=failed"); strings.Count(got, "\n") != 1 {
 		t.Errorf("%s", got)
 	}
-	named := []string{"--tenant=acme", "--task=" + tasks[0].ID}
-	if got := o.do(append(named, "tasks", "show")...); !regexp.MustCompile(tasks[0].ID + ` +importOrders +succeeded +10/10`).MatchString(got) {
+	of := func(verb string) []string { return []string{"tasks", verb, tasks[0].ID, "--tenant=acme"} }
+	if got := o.do(of("show")...); !regexp.MustCompile(tasks[0].ID + ` +importOrders +succeeded +10/10`).MatchString(got) {
 		t.Errorf("%s", got)
 	}
-	if status, _, stderr := o.try(append(named, "tasks", "cancel", "--reason=too late")...); status != 1 || !strings.Contains(stderr, "The task is succeeded") {
+	if status, _, stderr := o.try(append(of("cancel"), "--reason=too late")...); status != 1 || !strings.Contains(stderr, "The task is succeeded") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
-	if status, _, stderr := o.try(append(named, "tasks", "retry", "--reason=once more")...); status != 1 || !strings.Contains(stderr, "task_not_retryable") {
+	if status, _, stderr := o.try(append(of("retry"), "--reason=once more")...); status != 1 || !strings.Contains(stderr, "task_not_retryable") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 	// One that waits for its time is cancelled, and one that has failed is sent on its way again; each said twice.
@@ -87,7 +87,7 @@ func TestFileIsImported(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), step.sql, tasks[1].ID); err != nil {
 			t.Fatal(err)
 		}
-		verb := []string{"tasks", step.verb, "--tenant=acme", "--task=" + tasks[1].ID}
+		verb := []string{"tasks", step.verb, tasks[1].ID, "--tenant=acme"}
 		if got := o.change(verb...); !regexp.MustCompile("^task " + tasks[1].ID + " is " + step.want + "\n$").MatchString(got) {
 			t.Errorf("%s: %q", step.verb, got)
 		}

@@ -122,73 +122,54 @@ func tasksListCommand() *cobra.Command {
 	return cmd
 }
 
-// taskFlags name a task.
-type taskFlags struct {
-	named
-	id   string
+// taskNamed is a task, by its id.
+type taskNamed struct {
+	identified
 	task tasks.Task
 }
 
-func (f *taskFlags) add(cmd *cobra.Command) {
-	f.tenantFlag(cmd)
-	cmd.Flags().StringVar(&f.id, "task", "", "id of the task")
-	require(cmd, "task")
-}
-
-func (f *taskFlags) parse() (uuid.UUID, error) {
-	id, err := uuid.Parse(f.id)
-	if err != nil {
-		return uuid.UUID{}, fmt.Errorf("task: %q is no id", f.id)
-	}
-	return id, nil
-}
-
 func tasksShowCommand() *cobra.Command {
-	var f taskFlags
+	var n taskNamed
 	var l list
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show a task, and who works on it", Args: cobra.NoArgs,
-		Example: "  orderonce tasks show --tenant acme --task 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --output json",
+		Use: "show TASK", Short: "Show a task, and who works on it",
+		Example: "  orderonce tasks show 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --tenant acme --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := f.parse()
-			if err != nil {
-				return err
-			}
 			return onDatabase(cmd, func(ctx context.Context, _ config, db *postgres.DB) error {
-				tenant, err := tenantNamed(ctx, db, f.tenant)
+				tenant, err := tenantNamed(ctx, db, n.tenant)
 				if err != nil {
 					return err
 				}
 				err = db.Read(ctx, uuid.Nil, func(ctx context.Context, db postgres.DBTX) (err error) {
-					f.task, err = tasks.Look(ctx, db, tenant.ID, id)
+					n.task, err = tasks.Look(ctx, db, tenant.ID, n.id)
 					return err
 				})
 				if err != nil {
 					return err
 				}
-				view := viewOf(f.task)
+				view := viewOf(n.task)
 				return l.print(cmd, view, taskColumns, [][]string{view.row()})
 			})
 		},
 	}
 	addSettings(cmd, "database-url")
 	l.flag(cmd)
-	f.add(cmd)
+	n.args(cmd, "a", "task")
 	return cmd
 }
 
 func tasksCancelCommand() *cobra.Command {
-	var f taskFlags
+	var n taskNamed
 	cmd := &cobra.Command{
-		Use:   "cancel",
+		Use:   "cancel TASK",
 		Short: "End a task for good",
 		Long: `Cancel ends a task that has not ended, whoever works on it: the next write of its owner is refused. What its rows
 have come to stays, and so do the orders that were placed. It cannot be retried; the same orders can be imported
 again under another key, and those that are there are found.`,
-		Example: `  orderonce tasks cancel --tenant acme --task 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --reason "the wrong file"`,
+		Example: `  orderonce tasks cancel 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --tenant acme --reason "the wrong file"`,
 	}
 	changing(cmd, func(ctx context.Context, tx *postgres.Tx, by identity.Change) error {
-		return f.change(ctx, tx, func(tenant, id uuid.UUID) (tasks.Task, error) {
+		return n.change(ctx, tx, func(tenant, id uuid.UUID) (tasks.Task, error) {
 			db, err := tx.DB(ctx)
 			if err != nil {
 				return tasks.Task{}, err
@@ -203,38 +184,34 @@ again under another key, and those that are there are found.`,
 			}
 			return tasks.Cancel(ctx, tx, by, policy, tenant, id)
 		})
-	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "task %s is %s\n", f.task.ID, f.task.State) })
-	f.add(cmd)
+	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "task %s is %s\n", n.task.ID, n.task.State) })
+	n.args(cmd, "a", "task")
 	return cmd
 }
 
 func tasksRetryCommand() *cobra.Command {
-	var f taskFlags
+	var n taskNamed
 	cmd := &cobra.Command{
-		Use:   "retry",
+		Use:   "retry TASK",
 		Short: "Send a failed task on its way again",
 		Long: `Retry sends a task that has failed, and may be retried, on its way again: it goes on where it was. One that is
 being worked on already is left as it is.`,
-		Example: `  orderonce tasks retry --tenant acme --task 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --reason "inventory is back"`,
+		Example: `  orderonce tasks retry 0198d0a7-52f1-7c44-a3b8-5d1a9be0f001 --tenant acme --reason "inventory is back"`,
 	}
 	changing(cmd, func(ctx context.Context, tx *postgres.Tx, by identity.Change) error {
-		return f.change(ctx, tx, func(tenant, id uuid.UUID) (tasks.Task, error) {
+		return n.change(ctx, tx, func(tenant, id uuid.UUID) (tasks.Task, error) {
 			return tasks.RetryBy(ctx, tx, by, tenant, id)
 		})
-	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "task %s is %s\n", f.task.ID, f.task.State) })
-	f.add(cmd)
+	}, func() { fmt.Fprintf(cmd.OutOrStdout(), "task %s is %s\n", n.task.ID, n.task.State) })
+	n.args(cmd, "a", "task")
 	return cmd
 }
 
-func (f *taskFlags) change(ctx context.Context, tx *postgres.Tx, change func(tenant, id uuid.UUID) (tasks.Task, error)) error {
-	id, err := f.parse()
+func (n *taskNamed) change(ctx context.Context, tx *postgres.Tx, change func(tenant, id uuid.UUID) (tasks.Task, error)) error {
+	tenant, err := n.findTenant(ctx, tx)
 	if err != nil {
 		return err
 	}
-	tenant, err := f.findTenant(ctx, tx)
-	if err != nil {
-		return err
-	}
-	f.task, err = change(tenant.ID, id)
+	n.task, err = change(tenant.ID, n.id)
 	return err
 }
