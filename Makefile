@@ -13,7 +13,7 @@ RACED := ./internal/postgres ./internal/idempotency/... ./internal/effects ./int
 	./internal/telemetry
 
 # Long walks, one request after the other: once is enough.
-SEQUENTIAL := -skip='^(TestMatrixOfOperationsAndCallers|TestSnippetsWork)'
+SEQUENTIAL := -skip='^(TestMatrixOfOperationsAndCallers|TestSnippetsWork|TestEveryRequestIsAnsweredByTheContract)'
 
 # What must hold with shared commits and without: `make test` tries the protocol both ways.
 PROTOCOL := ./internal/idempotency ./internal/httpapi

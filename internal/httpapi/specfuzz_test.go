@@ -45,9 +45,7 @@ func TestEveryRequestIsAnsweredByTheContract(t *testing.T) {
 	t.Parallel()
 	seed := cmp.Or(*seed, uint64(time.Now().UnixNano()))
 	t.Logf("repeat this with: go test ./internal/httpapi -run %s -specfuzz %d -seed %d", t.Name(), *specfuzz, seed)
-	config := defaultConfig()
-	config.BodyRead = 2 * time.Second
-	w := setupWith(t, config)
+	w := setup(t)
 	for _, c := range coupons {
 		w.coupon(c)
 	}
