@@ -117,18 +117,6 @@ func (n *named) findTenant(ctx context.Context, tx *postgres.Tx) (identity.Tenan
 	return identity.FindTenant(ctx, db, n.tenant)
 }
 
-// identified are a tenant and a thing of it that has no name, only an id.
-type identified struct {
-	named
-	id uuid.UUID
-}
-
-// args takes the id of one thing, such as "an effect", as the one argument.
-func (n *identified) args(cmd *cobra.Command, article, noun string) {
-	oneID(cmd, article, noun, &n.id)
-	n.tenantFlag(cmd)
-}
-
 func (n *named) findPrincipal(ctx context.Context, tx *postgres.Tx) (identity.PrincipalRecord, error) {
 	tenant, err := n.findTenant(ctx, tx)
 	if err != nil {
@@ -139,6 +127,18 @@ func (n *named) findPrincipal(ctx context.Context, tx *postgres.Tx) (identity.Pr
 		return identity.PrincipalRecord{}, err
 	}
 	return identity.FindPrincipal(ctx, db, tenant.ID, n.principal)
+}
+
+// identified are a tenant and a thing of it that has no name, only an id.
+type identified struct {
+	named
+	id uuid.UUID
+}
+
+// args takes the id of one thing, such as "an effect", as the one argument.
+func (n *identified) args(cmd *cobra.Command, article, noun string) {
+	oneID(cmd, article, noun, &n.id)
+	n.tenantFlag(cmd)
 }
 
 // list is how a list is printed.

@@ -64,8 +64,8 @@ func TestRejectionsAreTheFinalBusinessNos(t *testing.T) {
 	t.Parallel()
 	want := []fault.Kind{
 		fault.CheckoutAlreadyOrdered, fault.ClientOrderExists, fault.OrderNotCancellable, fault.NameTaken, fault.NotActive,
-		fault.TaskNotRetryable, fault.InventoryRefused, fault.LimitReached, fault.EffectNotMovable, fault.CouponUnknown, fault.CouponNotApplicable, fault.CouponExpired,
-		fault.CouponExhausted,
+		fault.TaskNotRetryable, fault.InventoryRefused, fault.LimitReached, fault.EffectNotMovable, fault.CouponUnknown,
+		fault.CouponNotApplicable, fault.CouponExpired, fault.CouponExhausted,
 	}
 	for kind := range fault.Kind(255) {
 		if kind.Rejection() != slices.Contains(want, kind) {

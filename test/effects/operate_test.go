@@ -64,6 +64,19 @@ func (d *desk) succeed(effect uuid.UUID) {
 	}
 }
 
+// wantConfirmed wants everything to have ended, the order confirmed, and what the person judged asked for once.
+func (d *desk) wantConfirmed(order uuid.UUID, judged string) {
+	d.t.Helper()
+	d.settle()
+	d.wantAllEnded(d.t)
+	if status := d.status(order); status != orders.Confirmed {
+		d.t.Errorf("the order is %s", status)
+	}
+	if seen := d.services.count(order, judged); seen != (counted{executions: 1, requests: 1, keys: 1}) {
+		d.t.Errorf("%+v", seen)
+	}
+}
+
 // Nobody can know what became of a payment: a person looks it up and says so, and the order is confirmed.
 func TestPersonResolvesAPaymentThatNobodyKnows(t *testing.T) {
 	t.Parallel()
@@ -76,14 +89,7 @@ func TestPersonResolvesAPaymentThatNobodyKnows(t *testing.T) {
 		t.Errorf("order %s is %s, placed was %s", order, d.status(order), placed.OrderID())
 	}
 	d.succeed(effect)
-	d.settle()
-	d.wantAllEnded(t)
-	if status := d.status(order); status != orders.Confirmed {
-		t.Errorf("the order is %s", status)
-	}
-	if seen := d.services.count(order, "payment authorize"); seen != (counted{executions: 1, requests: 1, keys: 1}) {
-		t.Errorf("%+v", seen)
-	}
+	d.wantConfirmed(order, "payment authorize")
 }
 
 // The same for a reservation that an import waits for: the outcome of its task is unknown, and the task ends by itself
@@ -128,12 +134,5 @@ func TestImportOfUnknownOutcomeEndsOnceAPersonHasSaidIt(t *testing.T) {
 	if task.Progress.Done != 2 || task.Progress.Succeeded != 1 || task.Progress.Rejected != 1 {
 		t.Errorf("%+v", task)
 	}
-	d.settle()
-	d.wantAllEnded(t)
-	if status := d.status(order); status != orders.Confirmed {
-		t.Errorf("the order is %s", status)
-	}
-	if seen := d.services.count(order, "inventory reserve"); seen != (counted{executions: 1, requests: 1, keys: 1}) {
-		t.Errorf("%+v", seen)
-	}
+	d.wantConfirmed(order, "inventory reserve")
 }
